@@ -1,0 +1,1 @@
+"""Starting and stopping the one-machine stack."""
