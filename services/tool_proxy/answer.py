@@ -1,0 +1,309 @@
+"""Answering a call: limits, validation, rules, the world, injection. Pure but for the world's code.
+
+Nothing here changes a session's state: the event that comes out does, when it is folded.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from schemas.scenario import Failure
+from schemas.trajectory import TOOL_CALLED, Injection, ToolCalled, TrajectoryEvent
+from services.tool_proxy import injection, rules
+from services.tool_proxy.errors import BY_CODE, Refused, error_body
+from services.tool_proxy.jsons import JsonObject, as_body, canonical, difference, is_text
+from services.tool_proxy.jsons import state_hash as hash_of
+from services.tool_proxy.session import MAX_STATE_BYTES, Posting, SessionState, Tool
+from services.tool_proxy.validation import SchemaUnusable, violations
+from services.tool_proxy.world import ArgumentsRefused, Context, ToolError
+
+MAX_BODY_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as it was received."""
+
+    tool: str
+    raw: str
+    arguments: JsonObject
+    posting: Posting
+    turn: int
+    conversation: int
+    actor: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call is answered with, before it is recorded."""
+
+    response: str
+    source: str
+    response_is_text: bool = False
+    error_code: str | None = None
+    rule_index: int | None = None
+    injection: Injection | None = None
+    validation: str | None = None
+    delay_ms: int = 0
+    after: bytes | None = None
+    """The world's state afterwards; None where there is no world or nothing was executed."""
+    fault: str = ""
+    """For the operator's log: what the world's code raised."""
+
+
+def needs_world(state: SessionState, call: Call) -> bool:
+    """Whether answering may run a world author's code, which may take its time."""
+    return state.world is not None and state.world.find(call.tool) is not None
+
+
+def refused(code: str, *, fault: str = "", **details: Any) -> Outcome:
+    """A recorded refusal."""
+    body = error_body(code, **details).decode()
+    return Outcome(response=body, source="error", error_code=code, fault=fault)
+
+
+def execute(state: SessionState, call: Call) -> Outcome:
+    """The answer to a call that is neither a repetition nor superseded."""
+    if state.calls >= state.brief.max_calls:
+        return refused("tool_call_limit")
+    tool = state.tools.get(call.tool)
+    if tool is None:
+        return refused("tool_unknown")
+    if tool.spec.mode != "sandbox":
+        return refused("passthrough_unavailable")
+    try:
+        if wrong := violations(tool.input_schema, call.arguments):
+            return refused("arguments_invalid", errors=[v._asdict() for v in wrong])
+        if state.fault is not None:
+            return refused(state.fault)
+        outcome = _selected(state, call, tool)
+    except SchemaUnusable as error:
+        return refused("tool_schema_invalid", fault=str(error))
+    except ArgumentsRefused as error:
+        wrong_here = {"path": error.path, "rule": error.rule, "message": error.message}
+        return refused("arguments_invalid", errors=[wrong_here])
+    return refused("response_too_large") if _body_bytes(outcome) > MAX_BODY_BYTES else outcome
+
+
+def _body_bytes(outcome: Outcome) -> int:
+    """An upper bound of the reply's size: the response as it will be written, and its envelope."""
+    response = outcome.response
+    size = len(orjson.dumps(response) if outcome.response_is_text else response.encode())
+    return size + len(outcome.validation or "") * 4 + 512
+
+
+def _selected(state: SessionState, call: Call, tool: Tool) -> Outcome:
+    brief = state.brief
+    selection = rules.select(brief, state.matched, state.struck, call.tool, call.arguments)
+    if selection.failure is None:
+        return _plain(_base(state, call, selection.rule), tool)
+    failure = brief.failures[selection.failure]
+    if failure.kind in rules.EXECUTING:
+        base = _base(state, call, selection.rule)
+        if isinstance(base, Outcome):
+            return base
+        struck = None
+        if failure.kind == "slow" or not _is_tool_error(base.value):
+            struck = injection.altering(failure, base.value)
+        if struck is None:
+            return _plain(base, tool)
+        return _injected(state, selection.failure, failure, struck, after=base.after)
+    if failure.kind == "malformed":
+        # What would have been answered, but on a copy that is thrown away.
+        base = _base(state, call, selection.rule)
+        if isinstance(base, Outcome):
+            return base
+        struck = injection.malformed(base.value)
+    else:
+        struck = injection.replacing(failure, call.tool, _some_field(call, tool))
+    return _injected(state, selection.failure, failure, struck)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    value: Any
+    rule_index: int | None = None
+    after: bytes | None = None
+
+
+def _base(state: SessionState, call: Call, rule: int | None) -> _Base | Outcome:
+    """What a rule or the world answers; an Outcome where that fails."""
+    brief = state.brief
+    if rule is not None:
+        return _Base(brief.rules[rule - len(brief.failures)].respond, rule_index=rule)
+    found = state.world.find(call.tool) if state.world is not None else None
+    if found is None or state.current is None:
+        return refused("tool_unavailable")
+    ordinal = state.calls + 1
+    elapsed = brief.elapsed_s[max(0, min(call.conversation, len(brief.elapsed_s)) - 1)]
+    context = Context(
+        state=orjson.loads(state.current),
+        now=state.starts_at + timedelta(seconds=elapsed),
+        random=random.Random(f"{brief.seed}:call:{ordinal}"),
+        call=ordinal,
+    )
+    try:
+        value = found(context, call.raw.encode())
+        after = canonical(context.state)
+        if not isinstance(context.state, dict) or len(after) > MAX_STATE_BYTES:
+            return refused("world_failed", fault="the state must stay an object of at most 2 MiB")
+    except ArgumentsRefused:
+        raise
+    except ToolError as error:
+        body = {"error": {**error.details, "code": error.code, "message": error.message}}
+        try:
+            return _Base(orjson.loads(orjson.dumps(body)))
+        except TypeError as not_json:
+            return refused("world_failed", fault=f"ToolError details: {not_json}")
+    except Exception as error:
+        # A world author's mistake may raise anything; the session is spoilt, the service is not.
+        return refused("world_failed", fault=f"{type(error).__name__}: {error}")
+    return _Base(value, after=after)
+
+
+def _plain(base: _Base | Outcome, tool: Tool) -> Outcome:
+    if isinstance(base, Outcome):
+        return base
+    wrong = []
+    if tool.output_schema is not None and not _is_tool_error(base.value):
+        wrong = violations(tool.output_schema, base.value)
+    result: JsonObject = {"valid": not wrong}
+    if wrong:
+        result["errors"] = [violation._asdict() for violation in wrong]
+    body = as_body(base.value)
+    return Outcome(
+        response=body,
+        response_is_text=is_text(body),
+        source="odyssey",
+        rule_index=base.rule_index,
+        validation=orjson.dumps(result).decode(),
+        after=base.after,
+    )
+
+
+def _injected(
+    state: SessionState,
+    index: int,
+    failure: Failure,
+    struck: injection.Struck,
+    *,
+    after: bytes | None = None,
+) -> Outcome:
+    body = as_body(struck.value)
+    return Outcome(
+        response=body,
+        response_is_text=is_text(body),
+        source="injected",
+        rule_index=index,
+        injection=Injection(
+            rule_id=failure.id,
+            kind=failure.kind,
+            occurrence=state.struck[index] + 1,
+            detail=struck.detail,
+        ),
+        delay_ms=failure.delay_ms,
+        after=after,
+    )
+
+
+def _is_tool_error(value: Any) -> bool:
+    """A tool's own error is no answer, so the output schema says nothing about it."""
+    error = value.get("error") if isinstance(value, dict) and len(value) == 1 else None
+    return isinstance(error, dict) and "code" in error and "message" in error
+
+
+def _some_field(call: Call, tool: Tool) -> str:
+    if call.arguments:
+        return next(iter(call.arguments))
+    properties = tool.spec.input_schema.get("properties")
+    return next(iter(properties), "body") if isinstance(properties, dict) else "body"
+
+
+def event_of(
+    state: SessionState, call: Call, outcome: Outcome, *, at_ms: int, latency_ms: int
+) -> TrajectoryEvent:
+    """The event that records an answered call. `latency_ms` includes the injected delay."""
+    ordinal = state.calls + 1
+    code = outcome.error_code
+    patch: list[JsonObject] = []
+    if state.current is not None and state.initial is not None:
+        if state.calls == 0:
+            # With this the world's end state follows from the trajectory alone.
+            patch.append({"op": "replace", "path": "", "value": orjson.loads(state.initial)})
+        if outcome.after is not None:
+            patch += difference(state.current, outcome.after)
+    current = outcome.after if outcome.after is not None else state.current
+    called = ToolCalled(
+        call=ordinal,
+        tool=call.tool,
+        arguments=call.raw,
+        response=outcome.response,
+        response_is_text=outcome.response_is_text,
+        source=outcome.source,
+        status=200 if code is None else BY_CODE[code].status,
+        error_code=code,
+        matched_rule_index=outcome.rule_index,
+        injection=outcome.injection,
+        validation=outcome.validation,
+        latency_ms=latency_ms,
+        actor=call.actor,
+        actor_declared=None if call.actor is None else _declared(state, call.actor),
+        idempotency_key=call.idempotency_key,
+        state_patch=orjson.dumps(patch).decode() if patch else None,
+        state_hash=None if current is None else hash_of(current),
+        dispatch_id=call.posting.dispatch_id,
+        dispatched_at_ms=call.posting.issued_at_ms,
+    )
+    return TrajectoryEvent(
+        event_id=f"{state.session_id}:t{ordinal}",
+        session_id=state.session_id,
+        run_id=state.run_id,
+        kind=TOOL_CALLED,
+        conversation=call.conversation,
+        turn=call.turn,
+        at_ms=at_ms,
+        tool_called=called,
+    )
+
+
+def _declared(state: SessionState, actor: str) -> bool:
+    """A call path is declared as a whole, or label by label."""
+    actors = state.brief.actors
+    return actor in actors or all(label in actors for label in actor.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What leaves the proxy: always JSON."""
+
+    status: int
+    body: bytes
+    retry_after_s: int | None = None
+
+
+def reply_of(called: ToolCalled) -> Reply:
+    """The answer to a recorded call, the same whenever it is asked for."""
+    if called.error_code is not None:
+        return Reply(called.status, called.response.encode())
+    text = called.response_is_text
+    envelope: JsonObject = {
+        "tool_name": called.tool,
+        "response": called.response if text else orjson.Fragment(called.response),
+        "source": called.source,
+        "latency_ms": called.latency_ms,
+        "matched_rule_index": called.matched_rule_index,
+    }
+    if called.source == "odyssey" and called.validation is not None:
+        envelope["validation"] = orjson.Fragment(called.validation)
+    return Reply(200, orjson.dumps(envelope))
+
+
+def refusal(error: Refused) -> Reply:
+    """The answer to a request that is refused without being recorded."""
+    return Reply(error.row.status, error.body, error.retry_after_s)
