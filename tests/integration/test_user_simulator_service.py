@@ -1,0 +1,164 @@
+"""The user simulator as its own process, on the embedded broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.codec import Codec
+from schemas.topics import TRAJECTORIES
+from schemas.trajectory import AgentTurn, Limits, SessionEnded, SessionStarted, TrajectoryEvent
+from services.cli.stack.broker import EmbeddedBroker
+from services.runtime.bus import (
+    BusProducer,
+    BusSettings,
+    TopicSpec,
+    create_topics,
+    end_offsets,
+    read_range,
+)
+from services.runtime.service import Publication, outgoing_record
+from tests.contract.bus_suite import bus_settings
+from tests.contract.bus_tools import eventually, free_port, producing
+from tests.lanes import require_lane
+from tests.support.users import REFUND, RETURN, brief, conversation
+
+ROOT = Path(__file__).parents[2]
+CODEC = Codec()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    require_lane("embedded-broker", EmbeddedBroker.binary() is not None, "pip install noida-db")
+    one = EmbeddedBroker(tmp_path / "data", free_port())
+    one.start()
+    yield one
+    one.stop()
+
+
+def spawn(broker: EmbeddedBroker, log: Path) -> subprocess.Popen[bytes]:
+    options = ",".join(f"{name}={value}" for name, value in broker.bus_options.items())
+    known = {k: v for k, v in os.environ.items() if not k.startswith("WINDTUNNEL_")}
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "services.user_simulator"], cwd=ROOT, stdout=out, stderr=out,
+            env=known | {
+                "WINDTUNNEL_BOOTSTRAP": broker.bootstrap, "WINDTUNNEL_BUS_OPTIONS": options,
+            },
+        )  # fmt: skip
+
+
+def event(session: str, step: str, kind: str, body: object, turn: int = 0, talk: int = 1) -> (
+    TrajectoryEvent
+):  # fmt: skip
+    return TrajectoryEvent(
+        event_id=f"{session}:{step}", session_id=session, run_id="r", kind=kind, turn=turn,
+        conversation=talk, at_ms=1, **{kind: body},  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def started(session: str, user_brief: str) -> TrajectoryEvent:
+    body = SessionStarted(
+        scenario_id="s", category="happy", trial=0, seed=1, suite="s", suite_hash="h",
+        agent_id="a", agent_fingerprint="f", task_id=1, user_brief=user_brief, tool_brief="{}",
+        limits=Limits(), conversations=2,
+    )  # fmt: skip
+    return event(session, "start", "session_started", body)
+
+
+def agent(session: str, turn: int, text: str, talk: int = 1) -> TrajectoryEvent:
+    body = AgentTurn(outcome="ok", final_response=text)
+    return event(session, f"a{turn}", "agent_turn", body, turn, talk)
+
+
+class Log:
+    """The trajectories topic, written and read."""
+
+    def __init__(self, settings: BusSettings, producer: BusProducer) -> None:
+        self._settings = settings
+        self._producer = producer
+
+    async def append(self, *events: TrajectoryEvent) -> None:
+        await self._producer.append(
+            [outgoing_record(CODEC, Publication(TRAJECTORIES, e.session_id, e)) for e in events]
+        )
+
+    def user_turns(self, session: str) -> list[tuple[int, int, str | None, str | None]]:
+        """(turn, conversation, ending, invalid) of each, in log order, duplicates included."""
+        topic = TRAJECTORIES.full_name
+        records = [
+            record
+            for partition, end in end_offsets(self._settings, topic).items()
+            for record in read_range(self._settings, topic, partition, 0, end)
+        ]
+        events = [CODEC.decode(TrajectoryEvent, record.value) for record in records]
+        return [
+            (e.turn, e.conversation, e.user_turn.ending, e.user_turn.invalid)
+            for e in events
+            if e.session_id == session and e.user_turn is not None
+        ]
+
+    async def has(self, session: str, count: int) -> None:
+        await eventually(
+            lambda: len(self.user_turns(session)) >= count, 30, f"user turn {count} of {session}"
+        )
+
+
+@pytest.mark.req("D01", "V02", "V14")
+def test_it_plays_over_the_log_and_goes_on_after_a_kill(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    settings = bus_settings(broker)
+    create_topics(settings, [TopicSpec(TRAJECTORIES.full_name, 2, {})])
+    create_topics(settings, [TopicSpec("windtunnel.dead-letters", 1, {})])
+    user = brief(conversation(RETURN), conversation(REFUND)).model_dump_json()
+    log_file = tmp_path / "service.log"
+    process = spawn(broker, log_file)
+
+    async def scenario() -> None:
+        nonlocal process
+        async with producing(settings) as producer:
+            log = Log(settings, producer)
+            await log.append(started("one", user), started("bad", "{}"))
+            await log.has("one", 1)
+            await log.has("bad", 1)
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)
+            # The answer comes while nobody is there to hear it.
+            await log.append(agent("one", 1, "Your return has been created."))
+            process = spawn(broker, log_file)
+            # It ends the first conversation, and opens the second of its own accord.
+            await log.has("one", 3)
+            await log.append(agent("one", 3, "You get it within 5 days.", 2))
+            await log.has("one", 4)
+            ended = SessionEnded(reason="goal_met")
+            await log.append(event("one", "end", "session_ended", ended, 4, 2))
+            await log.append(started("after", user))
+            await log.has("after", 1)
+            assert log.user_turns("one") == [
+                (1, 1, None, None), (2, 1, "conversation_over", None), (3, 2, None, None),
+                (4, 2, "goal_met", None),
+            ]  # fmt: skip
+            ((turn, _, ending, invalid),) = log.user_turns("bad")
+            assert (turn, ending) == (1, None)
+            assert "cannot be read" in (invalid or "")
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 20) == 0
+
+    try:
+        asyncio.run(scenario())
+    except BaseException:
+        print(log_file.read_text()[-4000:])
+        raise
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(10)
+    assert "agenda/1" in log_file.read_text()
