@@ -1,0 +1,123 @@
+"""The judge's pure core: from a session's events and its brief to its scores.
+
+`judge_session` is the whole of it. Everything but the criteria is deterministic and synchronous;
+the criteria ask a model where one is given.
+
+When a session passed: every gate that applies passed. One failed gate makes it fail, whatever else
+is unscored; with none failed and one unscored nobody can say (None). An invalid session is
+neither (see `validity`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from schemas.briefs import JudgeBrief
+from schemas.pins import judge_pin
+from schemas.scores import Dimension, DimensionScore, SessionScored
+from schemas.trajectory import TrajectoryEvent
+from services.judge.evaluators import GATES, MEASURES, assertions, criteria
+from services.judge.evaluators.criteria import CriterionJudge
+from services.judge.evaluators.scoring import Evaluator, unscored
+from services.judge.outcomes import MalformedBrief
+from services.judge.trajectory import Trajectory, UnreadableTrajectory, read
+from services.judge.validity import invalid_reason, spoilt_by
+
+
+async def judge_session(
+    events: Iterable[TrajectoryEvent],
+    brief: JudgeBrief,
+    at_ms: int,
+    llm: CriterionJudge | None = None,
+) -> SessionScored:
+    """Every dimension of one ended session. `events` are in the order of the log.
+
+    An invalid session's criteria are not put to the model; they stay unscored.
+
+    Raises:
+        UnreadableTrajectory: start or end is missing, or the events are of several sessions.
+    """
+    trajectory = read(events)
+    scores = score(trajectory, brief)
+    invalid = invalid_reason(trajectory, brief, scores, _failure_multiplier(trajectory))
+    if invalid:
+        scores += criteria.all_unscored(brief, "not judged, since the session is invalid")
+    else:
+        scores += await criteria.evaluate_all(trajectory, brief, llm)
+    return _scored(trajectory, scores, invalid, at_ms, llm)
+
+
+def score(trajectory: Trajectory, brief: JudgeBrief) -> tuple[DimensionScore, ...]:
+    """All dimensions that need no model."""
+    gates = tuple(
+        _guarded(dimension, name, evaluate, trajectory, brief)
+        for dimension, (name, evaluate) in GATES.items()
+    )
+    return (*gates, *assertions.evaluate_all(brief), *MEASURES(trajectory, brief))
+
+
+def cannot_judge(events: Iterable[TrajectoryEvent], reason: str, at_ms: int) -> SessionScored:
+    """A session whose brief nobody could find: every gate is unscored for this reason.
+
+    Raises:
+        UnreadableTrajectory: start or end is missing, or the events are of several sessions.
+    """
+    trajectory = read(events)
+    names = {dimension: name for dimension, (name, _) in GATES.items()}
+    gates = tuple(unscored(dimension, name, reason) for dimension, name in names.items())
+    whole = unscored(Dimension.CRITERIA, criteria.NAME, reason)
+    return _scored(trajectory, (*gates, whole), spoilt_by(trajectory), at_ms, None)
+
+
+def passed(scores: Iterable[DimensionScore]) -> bool | None:
+    """Whether all gates passed; None when none failed and one is unscored."""
+    gates = [s for s in scores if s.kind == "gate" and s.status != "not_applicable"]
+    if any(gate.passed is False for gate in gates):
+        return False
+    return None if any(gate.passed is None for gate in gates) else True
+
+
+def _guarded(
+    dimension: str, name: str, evaluate: Evaluator, trajectory: Trajectory, brief: JudgeBrief
+) -> DimensionScore:
+    # What the record or the scenario lacks is a reason not to score, never one to pass.
+    try:
+        return evaluate(trajectory, brief)
+    except (UnreadableTrajectory, MalformedBrief) as error:
+        return unscored(dimension, name, str(error))
+
+
+def _scored(
+    trajectory: Trajectory,
+    scores: Iterable[DimensionScore],
+    invalid: str,
+    at_ms: int,
+    llm: CriterionJudge | None,
+) -> SessionScored:
+    start = trajectory.start
+    ordered = tuple(sorted(scores, key=lambda score: score.dimension))
+    return SessionScored(
+        run_id=trajectory.run_id,
+        session_id=trajectory.session_id,
+        scenario_id=start.scenario_id,
+        scenario_version=start.scenario_version,
+        category=start.category,
+        trial=start.trial,
+        end_reason=trajectory.end.reason,
+        valid=not invalid,
+        invalid_reason=invalid,
+        passed=None if invalid else passed(ordered),
+        dimensions=ordered,
+        judge=judge_pin(llm.model if llm else ""),
+        at_ms=at_ms,
+    )
+
+
+def _failure_multiplier(trajectory: Trajectory) -> float:
+    """The run's factor on injected failures, which the session's start tells the tool proxy."""
+    try:
+        brief = json.loads(trajectory.start.tool_brief)
+        return float(brief.get("failure_multiplier", 1.0))
+    except (ValueError, TypeError, AttributeError):
+        return 1.0
