@@ -1,0 +1,1 @@
+"""The dispatcher: conducts runs, and puts every turn to the agent under test."""

@@ -1,0 +1,121 @@
+"""Wires the dispatcher: tables of suites, agents and statuses; sessions; runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from schemas.agent_response import json_schema
+from schemas.pins import WORLD, judge_pin, user_pin
+from schemas.registry import AgentRegistration
+from schemas.runs import RunRequest, RunStatus
+from schemas.topics import AGENTS, RUN_PROGRESS, RUN_REQUESTS, RUN_STATUS, TRAJECTORIES
+from services.dispatcher.agent_client import AgentClient
+from services.dispatcher.coordinator import Coordinator
+from services.dispatcher.expansion import fingerprint
+from services.dispatcher.proxies import Proxies
+from services.dispatcher.session_core import KINDS, DispatcherCore, SessionState
+from services.dispatcher.settings import DispatcherSettings
+from services.dispatcher.turns import TurnDispatcher
+from services.runtime.bus.admin import end_offsets
+from services.runtime.lookup import Lookup, SuiteLookup
+from services.runtime.service import Service
+from services.runtime.sessions import SessionTable
+from services.runtime.state_table import StateTable, Stream
+
+RUNS: Stream[RunRequest] = Stream(
+    topic=RUN_REQUESTS,
+    record=RunRequest,
+    key_of=lambda request: request.run_id,
+    step_of=lambda request: request.run_id,
+    starts=lambda request: True,
+)
+_REGISTRATIONS = 1000
+_EXPIRY_CHECK_S = 0.5
+
+
+async def start(service: Service[DispatcherSettings]) -> None:
+    """Start both halves of the dispatcher."""
+    settings = service.settings
+    service.routes.append(Route("/schemas/agent-response.json", _agent_response_schema))
+    suites = SuiteLookup(service)
+    registrations = Registrations()
+    agents = Lookup(service, AGENTS, AgentRegistration, changed=registrations.add)
+    statuses = Lookup(service, RUN_STATUS, RunStatus)
+    await asyncio.gather(suites.start(), agents.start(), statuses.start())
+    partitions = len(await asyncio.to_thread(end_offsets, service.bus, TRAJECTORIES.full_name))
+
+    client = AgentClient(settings.concurrent_turns)
+    service.on_stop(client.close)
+    proxies = Proxies(service.bus, partitions, service.clock, service.log)
+    service.watch(proxies.keep_fresh(), "proxy owners")
+
+    turns = TurnDispatcher(service, client, proxies, registrations.find)
+    sessions = SessionTable(
+        service, DispatcherCore(), turns.act, concurrency=settings.concurrent_turns
+    )
+    await service.consume([TRAJECTORIES], sessions, kinds=KINDS)
+    service.watch(_expire(service, sessions), "session deadlines")
+
+    coordinator = Coordinator(
+        service, client, suites.find, agents.get, statuses.get, pins=_pins(settings)
+    )
+    runs = StateTable(
+        service,
+        RUNS,
+        coordinator.core,
+        coordinator.act,
+        foreign=RUN_PROGRESS,
+        refused=coordinator.refused,
+    )
+    coordinator.attach(runs)
+    await service.consume([RUN_REQUESTS, RUN_PROGRESS], runs, group="dispatcher-runs")
+    service.watch(coordinator.report(), "progress reports")
+
+
+class Registrations:
+    """Registrations by fingerprint, so that a run keeps the one it started with."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], AgentRegistration] = OrderedDict()
+
+    def add(self, agent_id: str, agent: AgentRegistration) -> None:
+        self._known[agent_id, fingerprint(agent)] = agent
+        while len(self._known) > _REGISTRATIONS:
+            self._known.popitem(last=False)
+
+    def find(self, agent_id: str, fingerprint: str) -> AgentRegistration | None:
+        """The agent as it was when it had this fingerprint."""
+        return self._known.get((agent_id, fingerprint))
+
+
+def _pins(settings: DispatcherSettings) -> dict[str, str]:
+    """What a baseline must share with a candidate to be comparable (V10)."""
+    return {
+        "user_simulator": user_pin(
+            settings.user_simulator, settings.user_model, settings.user_model_temperature
+        ),
+        "judge": judge_pin(settings.judge_model),
+        "tool_simulator": WORLD,
+    }
+
+
+async def _expire(
+    service: Service[DispatcherSettings], sessions: SessionTable[SessionState]
+) -> None:
+    while True:
+        await asyncio.sleep(_EXPIRY_CHECK_S)
+        now_ms = service.clock.now_ms()
+        for session_id, state in sessions.states():
+            if not state.expired and now_ms > state.deadline_ms:
+                state.expired = True
+                sessions.pursue(session_id)
+
+
+async def _agent_response_schema(_: Request) -> Response:
+    return Response(orjson.dumps(json_schema()), media_type="application/schema+json")
