@@ -1,0 +1,1 @@
+"""Beam transforms: decoding, rows of sessions, aggregates of a run."""
