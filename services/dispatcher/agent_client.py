@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from typing import Any
 import httpx
 import orjson
 from httpx_aiohttp import AiohttpTransport
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from schemas.agent_response import ParsedResponse, ResponseRefused, parse_response
 from schemas.registry import AgentRegistration
@@ -20,6 +20,7 @@ from schemas.registry import AgentRegistration
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 DEFAULT_TIMEOUT_S = 300
 MAX_TIMEOUT_S = 1800
+_CONNECT_PAUSES_S = (0.2, 0.5)
 # The aiohttp transport reports a refused connection as a connect timeout.
 _NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
 
@@ -113,15 +114,12 @@ class AgentClient:
     ) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(timeout_s):
-                # Only a connection that was never made is tried again: nothing was sent.
-                async for attempt in AsyncRetrying(
-                    retry=retry_if_exception_type(_NOT_CONNECTED),
-                    stop=stop_after_attempt(3),
-                    wait=wait_fixed(0.3),
-                    reraise=True,
-                ):
-                    with attempt:
+                for pause_s in _CONNECT_PAUSES_S:
+                    # Only a connection that was never made is tried again: nothing was sent.
+                    with contextlib.suppress(*_NOT_CONNECTED):
                         return await self._exchange(url, body, headers, timeout_s)
+                    await asyncio.sleep(pause_s)
+                return await self._exchange(url, body, headers, timeout_s)
         except _NOT_CONNECTED as error:
             raise AgentFailed("error", "unreachable", f"cannot connect to {url}: {error}") from None
         except (TimeoutError, httpx.TimeoutException):
@@ -130,7 +128,6 @@ class AgentClient:
             raise AgentFailed(
                 "error", "connection_broken", f"{type(error).__name__} while talking to {url}"
             ) from None
-        raise AssertionError("unreachable: the loop returns or raises")
 
     async def _exchange(
         self, url: str, body: bytes, headers: Mapping[str, str], timeout_s: float

@@ -56,6 +56,8 @@ class Coordinator:
         self._agent_of = agent_of
         self._status_of = status_of
         self._pins = dict(pins)
+        # Progress must not be said after completion, whoever of the two is quicker.
+        self._saying = asyncio.Lock()
         self.core = RunCore(service.codec)
         self._table: StateTable[RunRequest, RunState] | None = None
 
@@ -105,7 +107,9 @@ class Coordinator:
                     self._table.pursue(run_id)
                 elif state.dirty:
                     state.dirty = False
-                    await self._say(self._status(state, States.RUNNING))
+                    async with self._saying:
+                        if not state.completed:
+                            await self._say(self._status(state, States.RUNNING))
 
     async def _accept(self, state: RunState) -> None:
         request = state.request
@@ -209,8 +213,9 @@ class Coordinator:
         errors: tuple[str, ...] = ()
         if status.lost:
             errors = (f"{status.lost} of {status.planned} sessions had not ended at the deadline",)
-        await self._say(replace(status, ranges=ranges, errors=errors))
-        state.completed = True
+        async with self._saying:
+            await self._say(replace(status, ranges=ranges, errors=errors))
+            state.completed = True
 
     async def _reject(self, state: RunState, errors: list[str] | tuple[str, ...]) -> None:
         self._service.log.warning("run rejected", run_id=state.request.run_id, errors=list(errors))

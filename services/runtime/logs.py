@@ -54,5 +54,7 @@ def configure(service: str, level: str) -> Log:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(threshold, logging.WARNING))
+    # It warns of every slow poll of its own loop, which on a busy machine are many.
+    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
     log: Log = structlog.get_logger().bind(service=service)
     return log

@@ -385,11 +385,16 @@ class StateTable(Generic[R, St]):
     async def _patiently(self, state: St, action: Hashable) -> None:
         """Perform, waiting out a broker that is away; the ids are the same each time."""
         assert self._act is not None
+        try:
+            await self._act(state, action)
+        except BusUnavailable:
+            self._service.log.warning("waiting for the broker")
+        else:
+            return
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(BusUnavailable),
             wait=wait_exponential(multiplier=0.5, max=5),
             stop=stop_after_delay(OUTAGE_S),
-            before_sleep=lambda _: self._service.log.warning("waiting for the broker"),
             reraise=True,
         ):
             with attempt:

@@ -281,7 +281,10 @@ class BusProducer:
                 acks="all",
                 enable_idempotence=True,
                 allow_auto_create_topics=False,
+                # One request on its way at a time: what comes meanwhile goes in one batch. An idle
+                # producer does not wait, and a busy one does not send a request a record.
                 linger_ms=0,
+                max_in_flight_requests_per_connection=1,
                 batch_size=64 * 1024,
                 delivery_timeout_ms=settings.delivery_timeout_ms,
                 # send() blocks this thread, and with it every other topic's records.

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 _RETRIED = (kafka_errors.RetriableError, kafka_errors.CommitFailedError)
 _OFFSET_LOOKUP_MS = 5_000
 _ERROR_PAUSE_S = 0.2
+_SHORTEST_PAUSE_S = 0.003
 _IDLE_AFTER_S = 1.0
 _IDLE_FACTOR = 5
 
@@ -117,7 +119,7 @@ class GroupReader:
         self._noted: tuple[int, frozenset[Partition]] | None = None
         self._rebalancing = False
         self._throttled = False
-        self._pause_s = 0.001
+        self._pause_s = _SHORTEST_PAUSE_S
         self._idle_s = 0.0
 
     # -- from other threads
@@ -163,6 +165,11 @@ class GroupReader:
                     self._take_assignment()
                 if polled:
                     self._deliver(polled)
+            except struct.error as error:
+                # kafka-python's, for an assignment without content: ask for another one.
+                _log.warning("consumer %s: unreadable assignment: %s", self._client_id, error)
+                self._rebalancing = True
+                self._stopping.wait(_ERROR_PAUSE_S)
             except _RETRIED as error:
                 _log.warning("consumer %s: %r; trying again", self._client_id, error)
                 self._stopping.wait(_ERROR_PAUSE_S)
@@ -181,12 +188,14 @@ class GroupReader:
             # Short while throttled: a resume must not wait for the end of a long poll.
             polled: Polled = self._consumer.poll(10 if self._throttled else 100, self._max_records)
             return polled
+        # Waiting before each poll, also after a full one, lets records gather: a poll costs as much
+        # for one record as for a hundred.
+        self._stopping.wait(self._pause_s)
         polled = self._consumer.poll(0, self._max_records)
         if polled:
-            self._pause_s = 0.001
+            self._pause_s = _SHORTEST_PAUSE_S
             self._idle_s = 0.0
         else:
-            self._stopping.wait(self._pause_s)
             self._idle_s += self._pause_s
             # An empty poll costs over a millisecond of CPU: who has been idle looks less often.
             bound = limit if self._idle_s < _IDLE_AFTER_S else limit * _IDLE_FACTOR

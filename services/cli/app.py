@@ -1,0 +1,36 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+import typer
+
+from services.cli.commands import (
+    agents,
+    baseline,
+    dead_letters,
+    demo,
+    gate,
+    run,
+    scenarios,
+    sql,
+    topics,
+    up,
+)
+
+app = typer.Typer(
+    help="Simulate users, tools and failures for an agent; judge it; gate its deploy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("up")(up.up)
+app.command("demo")(demo.demo)
+app.command("run")(run.run)
+app.add_typer(gate.app, name="gate")
+app.add_typer(baseline.app, name="baseline")
+app.add_typer(scenarios.app, name="scenarios")
+app.add_typer(agents.app, name="agents")
+app.command("sql")(sql.sql)
+app.add_typer(topics.app, name="topics")
+app.add_typer(dead_letters.app, name="dead-letters")

@@ -1,0 +1,81 @@
+"""Reading suites and scenarios from folders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import InvalidDocument, Problem
+from schemas.loader import SUITE_FILE, parse_scenario, parse_suite
+from schemas.registry import Suite
+from schemas.yaml_tree import parse
+from services.cli.errors import CliError
+
+_SUFFIXES = (".yaml", ".yml")
+_MAX_FILE_BYTES = 1024 * 1024
+
+
+def read_suite(folder: Path) -> Suite:
+    """The suite of a folder: its `suite.yaml` and every other YAML file below it.
+
+    Raises:
+        InvalidDocument: with every problem of every file.
+        CliError: there is no such suite, or a file cannot be read.
+    """
+    if not (folder / SUITE_FILE).is_file():
+        raise CliError(f"{folder} has no {SUITE_FILE}: a suite is a folder with one")
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix in _SUFFIXES and path != folder / SUITE_FILE and path.is_file()
+    )
+    texts = {path.relative_to(folder).as_posix(): _read(path) for path in files}
+    try:
+        return parse_suite(_read(folder / SUITE_FILE), texts)
+    except InvalidDocument as error:
+        raise InvalidDocument(_located(folder, error.problems)) from None
+
+
+def check_scenario(path: Path) -> None:
+    """Check one scenario file, with the defaults of the suite beside it.
+
+    Raises:
+        InvalidDocument: with every problem of the file.
+        CliError: it cannot be read.
+    """
+    try:
+        parse_scenario(_read(path), path.name, _defaults(path.with_name(SUITE_FILE)))
+    except InvalidDocument as error:
+        raise InvalidDocument(_located(path.parent, error.problems)) from None
+
+
+def _defaults(suite_file: Path) -> Any:
+    if not suite_file.is_file():
+        return {}
+    root, _ = parse(_read(suite_file), suite_file.name)
+    document = root.plain()
+    defaults = document.get("defaults")
+    owner = {"owner": document["owner"]} if "owner" in document else {}
+    return {**owner, **(defaults if isinstance(defaults, dict) else {})}
+
+
+def _located(folder: Path, problems: Sequence[Problem]) -> list[Problem]:
+    return [
+        replace(problem, file=str(folder / problem.file)) if problem.file else problem
+        for problem in problems
+    ]
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
+        if len(data) > _MAX_FILE_BYTES:
+            raise CliError(f"{path} is larger than {_MAX_FILE_BYTES} bytes")
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CliError(f"{path} is not UTF-8 text: byte {error.start}") from None
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}") from None
