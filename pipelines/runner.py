@@ -122,7 +122,9 @@ class Runner:
             # Our own announcement, or a repetition: the work under way goes on with what it has.
             return
         if not stage:
-            if work is not None:
+            # Progress that was reported late, or by a coordinator that had lost the run, takes
+            # nothing back.
+            if work is not None and status.state not in (RunState.ACCEPTED, RunState.RUNNING):
                 self._finish(work)
             return
         if work is None:
