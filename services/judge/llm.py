@@ -1,4 +1,4 @@
-"""A criterion judge that asks a pinned model through litellm.
+"""A criterion judge that asks a pinned model.
 
 One call per criterion, at temperature 0, answered as JSON by a schema. The verdict counts only when
 every citation names a step of the trajectory; a wrong answer gets one chance of repair. Refusals,
@@ -9,22 +9,18 @@ fail. Reasons name an error's type and status but not its text, which can quote 
 from __future__ import annotations
 
 import asyncio
-import os
-from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from services.judge.evaluators.criteria import Judgement
 from services.judge.trajectory import Trajectory
 from services.judge.transcript import TranscriptTooLong, render
-from services.runtime import metrics as m
 from services.runtime.metrics import Metrics
+from services.runtime.models import Model, ModelSettings, ModelUnusable
 
 _ATTEMPTS = 3
 _RATIONALE_CHARS = 2_000
-_WORTH_RETRYING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 _SYSTEM = """\
 You judge how an AI agent behaved towards a user. You are given one criterion, which is a statement
@@ -72,10 +68,6 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
-class _Refused(Exception):
-    """The model declined to answer."""
-
-
 class LlmJudge:
     """See `CriterionJudge`. `timeout_s` bounds one criterion, retries and repair included, from
     when it is its turn: `concurrency` criteria are judged at once.
@@ -91,20 +83,27 @@ class LlmJudge:
         timeout_s: float = 120.0,
         concurrency: int = 16,
     ) -> None:
-        self._model = model
-        self._metrics = metrics
-        self._api_base = api_base or None
-        self._api_key = api_key
+        settings = ModelSettings(
+            model=model,
+            api_base=api_base,
+            api_key=api_key or SecretStr(""),
+            temperature=0,
+            timeout_s=timeout_s,
+            attempts=_ATTEMPTS,
+            concurrency=concurrency,
+        )
+        # What is counted here are criteria, each once.
+        self._model = Model(settings, "judge", metrics, count_calls=False)
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(concurrency)
 
     @property
     def model(self) -> str:
-        return self._model
+        return self._model.settings.model
 
     async def prepare(self) -> None:
         """Load the library now, so that no criterion's time goes into it."""
-        await asyncio.to_thread(_litellm)
+        await self._model.prepare()
 
     async def judge(self, criterion: str, trajectory: Trajectory, outcome: str) -> Judgement:
         """One criterion's verdict. Raises nothing but cancellation."""
@@ -115,12 +114,13 @@ class LlmJudge:
             return self._none("timeout", f"the judge's model took over {self._timeout_s:g} s")
         except TranscriptTooLong as error:
             return self._none("too_long", str(error))
-        except _Refused:
-            return self._none("refused", "the judge's model refused to answer")
-        except Exception as error:
-            status = getattr(error, "status_code", None)
-            detail = f"{type(error).__name__}{f', status {status}' if status else ''}"
+        except ModelUnusable as error:
+            detail = f"{error.error}{f', status {error.status}' if error.status else ''}"
             return self._none("error", f"the judge's model could not be asked ({detail})")
+        except Exception as error:
+            return self._none(
+                "error", f"the judge's model could not be asked ({type(error).__name__})"
+            )
 
     async def _judge(self, criterion: str, trajectory: Trajectory, outcome: str) -> Judgement:
         transcript, boundary = render(trajectory)
@@ -131,83 +131,32 @@ class LlmJudge:
         ]
         problem = ""
         for _ in range(2):
-            text, answered_by = await self._ask(messages)
+            reply = await self._model.ask(messages, _SCHEMA)
+            if reply.refused:
+                return self._none("refused", "the judge's model refused to answer")
             try:
-                answer = _Answer.model_validate_json(text)
+                answer = _Answer.model_validate_json(reply.text)
             except ValidationError as error:
                 first = error.errors(include_input=False, include_url=False)[0]
                 problem = f"{'.'.join(map(str, first['loc'])) or 'answer'}: {first['msg']}"
             else:
                 strangers = [step for step in answer.citations if step not in trajectory.steps]
                 if not strangers:
-                    self._count("ok")
+                    self._model.count("ok")
                     return Judgement(
                         passed=answer.verdict == "pass",
                         rationale=answer.rationale[:_RATIONALE_CHARS],
                         citations=tuple(answer.citations),
-                        answered_by=answered_by,
+                        answered_by=reply.model,
                     )
                 problem = f"citations that are no steps of the record: {', '.join(strangers[:5])}"
             messages = [
                 *messages[:2],
-                {"role": "assistant", "content": text},
+                {"role": "assistant", "content": reply.text},
                 {"role": "user", "content": f"That cannot be used: {problem}. Answer again."},
             ]
         return self._none("unusable", f"the judge's model gave no usable verdict ({problem})")
 
-    async def _ask(self, messages: list[dict[str, str]]) -> tuple[str, str]:
-        """The answer's text, and the model as its provider names it. Retries what may pass."""
-        litellm = await asyncio.to_thread(_litellm)
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential(multiplier=0.5, max=4),
-            retry=retry_if_exception(_worth_retrying),
-            reraise=True,
-        ):
-            with attempt:
-                response = await litellm.acompletion(
-                    model=self._model,
-                    messages=messages,
-                    response_format=_SCHEMA,
-                    temperature=0,
-                    timeout=self._timeout_s,
-                    max_retries=0,
-                    api_base=self._api_base,
-                    api_key=self._api_key.get_secret_value() if self._api_key else None,
-                )
-        self._count_tokens(response)
-        choice = response.choices[0]
-        extras = getattr(choice.message, "provider_specific_fields", None) or {}
-        refusal = getattr(choice.message, "refusal", None) or extras.get("refusal")
-        if refusal or choice.finish_reason == "content_filter":
-            raise _Refused
-        return choice.message.content or "", str(response.model or "")
-
     def _none(self, outcome: str, reason: str) -> Judgement:
-        self._count(outcome)
+        self._model.count(outcome)
         return Judgement(passed=None, rationale=reason)
-
-    def _count(self, outcome: str) -> None:
-        self._metrics.add(m.MODEL_CALLS, role="judge", outcome=outcome)
-
-    def _count_tokens(self, response: Any) -> None:
-        usage = getattr(response, "usage", None)
-        for direction, name in (("input", "prompt_tokens"), ("output", "completion_tokens")):
-            tokens = getattr(usage, name, 0) or 0
-            self._metrics.add(m.MODEL_TOKENS, tokens, role="judge", direction=direction)
-
-
-def _worth_retrying(error: BaseException) -> bool:
-    return getattr(error, "status_code", None) in _WORTH_RETRYING
-
-
-@cache
-def _litellm() -> Any:
-    """The library: seconds to import, and so imported once a model is really asked."""
-    # Otherwise importing it fetches a price list from the network.
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    import litellm
-
-    litellm.telemetry = False
-    litellm.suppress_debug_info = True
-    return litellm

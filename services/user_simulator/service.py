@@ -10,12 +10,13 @@ from pydantic import Field, SecretStr, model_validator
 
 from schemas.briefs import UserBrief
 from schemas.topics import TRAJECTORIES
+from services.runtime.models import Model, ModelSettings
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import Settings
 from services.user_simulator.agenda import AgendaSimulator
 from services.user_simulator.core import KINDS, UserSide, UserSimulatorCore, perform
-from services.user_simulator.llm import LlmSimulator, ModelSettings, load_litellm
+from services.user_simulator.llm import LlmSimulator
 from services.user_simulator.simulator import History, UserMove, UserSimulator
 
 
@@ -57,6 +58,7 @@ class UserSimulatorSettings(Settings):
             timeout_s=self.user_model_timeout_s,
             attempts=self.user_model_attempts,
             concurrency=self.user_model_concurrency,
+            drop_unsupported=True,
         )
 
 
@@ -83,9 +85,10 @@ async def make_simulator(
     model_settings = settings.model()
     if model_settings is None:
         return agenda
-    litellm = await asyncio.to_thread(load_litellm)
-    model = LlmSimulator(model_settings, litellm, service.metrics)
-    return model if settings.user_simulator == "llm" else ByBrief(agenda, model)
+    model = Model(model_settings, "user", service.metrics)
+    await model.prepare()
+    player = LlmSimulator(model)
+    return player if settings.user_simulator == "llm" else ByBrief(agenda, player)
 
 
 async def start(service: Service[UserSimulatorSettings]) -> None:

@@ -21,7 +21,10 @@ from starlette.routing import Route
 from schemas.briefs import UserBrief
 from schemas.scenario import Persona, UserGoal
 from services.runtime.metrics import Metrics
-from services.user_simulator.llm import LlmSimulator, ModelSettings, load_litellm
+from services.runtime.models import Model, ModelUnusable, load_litellm
+from services.user_simulator.llm import LlmSimulator
+from services.user_simulator.prompt import RESPONSE_FORMAT
+from services.user_simulator.service import UserSimulatorSettings
 from services.user_simulator.simulator import AgentSaid, History, UserMove, UserSaid
 from services.user_simulator.validity import checked
 from tests.support.users import EMAIL, ORDER, RETURN, brief, conversation
@@ -101,11 +104,6 @@ def provider() -> Iterator[Provider]:
 
 
 @pytest.fixture(scope="module")
-def litellm() -> Any:
-    return load_litellm()
-
-
-@pytest.fixture(scope="module")
 def loop() -> Iterator[asyncio.Runner]:
     # As in the service: one loop for all calls, since litellm keeps its clients.
     with asyncio.Runner() as runner:
@@ -115,15 +113,14 @@ def loop() -> Iterator[asyncio.Runner]:
 class Bench:
     """One simulator, its provider, and what it slept."""
 
-    def __init__(self, provider: Provider, litellm: Any, runner: asyncio.Runner) -> None:
+    def __init__(self, provider: Provider, runner: asyncio.Runner) -> None:
         self.provider = provider
         provider.script, provider.bodies, provider.keys = [], [], []
-        self.litellm = litellm
         self.runner = runner
         self.metrics = Metrics()
         self.slept: list[float] = []
 
-    def simulator(self, **settings: Any) -> LlmSimulator:
+    def model(self, **settings: Any) -> Model:
         async def sleep(seconds: float) -> None:
             self.slept.append(seconds)
 
@@ -131,7 +128,14 @@ class Bench:
             "model": f"openai/{MODEL}", "api_base": self.provider.url, "api_key": SecretStr(KEY),
             "timeout_s": 10, **settings,
         }  # fmt: skip
-        return LlmSimulator(ModelSettings(**values), self.litellm, self.metrics, sleep)
+        named = {f"user_{name}" if name == "model" else f"user_model_{name}": value
+                 for name, value in values.items()}  # fmt: skip
+        configured = UserSimulatorSettings(**named).model()
+        assert configured is not None
+        return Model(configured, "user", self.metrics, sleep=sleep)
+
+    def simulator(self, **settings: Any) -> LlmSimulator:
+        return LlmSimulator(self.model(**settings))
 
     def turn(
         self, *script: Any, user: UserBrief = TOLD, history: History = (), **settings: Any
@@ -144,8 +148,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(provider: Provider, litellm: Any, loop: asyncio.Runner) -> Bench:
-    return Bench(provider, litellm, loop)
+def bench(provider: Provider, loop: asyncio.Runner) -> Bench:
+    load_litellm()  # seconds, the first time: no test's time goes into it
+    return Bench(provider, loop)
 
 
 @pytest.mark.req("V02", "V03")
@@ -273,13 +278,12 @@ def test_what_does_not_pass_is_invalid_and_keeps_the_key(
 
 
 def test_no_exception_carries_the_key(bench: Bench) -> None:
-    from services.user_simulator.llm import ModelUnusable
-
     bench.provider.script = [failure(401)]
     context = [{"role": "system", "content": "x"}]
     with pytest.raises(ModelUnusable) as caught:
-        bench.runner.run(bench.simulator()._answer(context, 1))
+        bench.runner.run(bench.model().ask(context, RESPONSE_FORMAT, 1))
     assert KEY not in repr(caught.value)
+    assert (caught.value.kind, caught.value.status) == ("error", 401)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
 
@@ -292,6 +296,11 @@ def test_a_model_that_hangs_is_given_up(bench: Bench) -> None:
     assert len(bench.provider.bodies) == 2
     assert time.monotonic() - started < 3.0
     assert bench.turn("hang", good("Back again."), timeout_s=0.3).text == "Back again."
+    bench.provider.script = ["hang"]
+    asking = bench.model(timeout_s=0.3, attempts=1).ask([], RESPONSE_FORMAT)
+    with pytest.raises(ModelUnusable) as caught:
+        bench.runner.run(asking)
+    assert caught.value.kind == "timeout"
 
 
 def test_a_provider_that_is_not_there_is_invalid(bench: Bench) -> None:
