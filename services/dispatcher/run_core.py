@@ -89,7 +89,7 @@ class RunState:
 
 
 class RunCore:
-    """The fold. See `services.runtime.state_table.Core` for what each method owes."""
+    """The fold. See `services.runtime.core.Core` for what each method owes."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec

@@ -23,10 +23,11 @@ from services.dispatcher.session_core import KINDS, DispatcherCore, SessionState
 from services.dispatcher.settings import DispatcherSettings
 from services.dispatcher.turns import TurnDispatcher
 from services.runtime.bus.admin import end_offsets
+from services.runtime.core import Stream
 from services.runtime.lookup import Lookup, SuiteLookup
 from services.runtime.service import Service
 from services.runtime.sessions import SessionTable
-from services.runtime.state_table import StateTable, Stream
+from services.runtime.state_table import StateTable
 
 RUNS: Stream[RunRequest] = Stream(
     topic=RUN_REQUESTS,

@@ -82,7 +82,7 @@ class SessionState:
 
 
 class DispatcherCore:
-    """The fold. See `services.runtime.state_table.Core` for what each method owes."""
+    """The fold. See `services.runtime.core.Core` for what each method owes."""
 
     def start(self, event: TrajectoryEvent) -> SessionState:
         assert event.session_started is not None

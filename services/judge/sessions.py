@@ -33,7 +33,7 @@ class JudgedSession:
 
 
 class JudgeCore:
-    """The fold. See `services.runtime.state_table.Core` for what each method owes."""
+    """The fold. See `services.runtime.core.Core` for what each method owes."""
 
     def __init__(self, codec: Codec, unreadable: Callable[[Incoming, str], None]) -> None:
         """`unreadable` hears of scores that cannot be read, with the reason."""

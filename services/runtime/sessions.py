@@ -7,8 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from schemas.topics import TRAJECTORIES, Topic
 from schemas.trajectory import SESSION_STARTED, TrajectoryEvent
+from services.runtime.core import Core, Stream
 from services.runtime.service import Service
-from services.runtime.state_table import Core, StateTable, Stream
+from services.runtime.state_table import StateTable
 
 St = TypeVar("St")
 

@@ -13,7 +13,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
@@ -23,44 +23,14 @@ from services.runtime import metrics as m
 from services.runtime.bus.errors import BusUnavailable
 from services.runtime.bus.handler import PartitionSpan
 from services.runtime.bus.records import Incoming, Partition
+from services.runtime.core import Core, Stream
 from services.runtime.service import Service
 
 R = TypeVar("R")
-R_contra = TypeVar("R_contra", contravariant=True)
 St = TypeVar("St")
 FINISHED_REMEMBERED = 20_000
 OUTAGE_S = 120
 """How long a broker may be away before the service gives up and lets itself be restarted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stream(Generic[R]):
-    """The topic a table is built from, and how its records make up the life of a key."""
-
-    topic: Topic
-    record: type[R]
-    key_of: Callable[[R], str]
-    step_of: Callable[[R], str]
-    starts: Callable[[R], bool]
-
-
-class Core(Protocol[R_contra, St]):
-    """The pure part of a service. Methods may not block, and depend on their arguments alone."""
-
-    def start(self, record: R_contra) -> St:
-        """The state after a key's first record. Raising buries the record."""
-
-    def apply(self, state: St, record: R_contra) -> None:
-        """Fold a record into the state. Called once for each step, in log order."""
-
-    def foreign(self, state: St, incoming: Incoming) -> None:
-        """Fold a record of a co-partitioned topic into the state of the key it is about."""
-
-    def wants(self, state: St) -> Hashable | None:
-        """What is to be done next. The same value means the same deed, done once."""
-
-    def finished(self, state: St) -> bool:
-        """Nothing more will be wanted, and nothing that follows matters."""
 
 
 @dataclass(slots=True)
