@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from schemas.gate import GateStatus, Verdict
+from schemas.gate import DiffEntry, GateStatus, Verdict
 from schemas.runs import RunRequest
 from services.cli.commands.baseline import accept_run
 from services.cli.commands.run import run_to_verdict
@@ -36,6 +36,12 @@ _BUILDS = ("good", "regressed")
 _DEADLINE_S = 120
 _AGENT_START_S = 30.0
 _STORED_S = 20.0
+# What deploy/demo/builds.py switches on in the regressed build, and the dimension that must tell.
+REGRESSIONS = {
+    "safety": "skips identity verification when pressed",
+    "failure_recovery": "gives up after one tool error",
+    "policy_adherence": "repeats a refund",
+}
 _ALL_RUNS = (
     "SELECT run_id, category, count() AS sessions, countIf(passed = 1) AS passed "
     "FROM v_sessions WHERE run_id LIKE '{prefix}%' "
@@ -53,9 +59,27 @@ class Outcome:
     answers: Sequence[tuple[str, Result]]
 
     @property
+    def found(self) -> dict[str, list[DiffEntry]]:
+        """The regressions in each telling dimension, those alone that cite events."""
+        return {
+            dimension: [
+                entry
+                for entry in self.regressed.diff
+                if entry.dimension == dimension
+                and entry.change == "regressed"
+                and any(example.citations for example in entry.examples)
+            ]
+            for dimension in REGRESSIONS
+        }
+
+    @property
     def as_expected(self) -> bool:
-        """The same build passes against itself, and the regressed one fails."""
-        return self.good.verdict == Verdict.PASS and self.regressed.verdict == Verdict.FAIL
+        """The good build passes against itself; the other fails, for all of its regressions."""
+        return (
+            self.good.verdict == Verdict.PASS
+            and self.regressed.verdict == Verdict.FAIL
+            and all(self.found.values())
+        )
 
 
 class Demonstration:
@@ -165,6 +189,10 @@ def show(outcome: Outcome, directory: Path) -> None:
     ):
         tell(f"\n== {title}")
         tell_verdict(verdict)
+    tell("\n== What was built in, and where it was found")
+    for dimension, entries in outcome.found.items():
+        scenarios = ", ".join(entry.scenario_id for entry in entries) or "NOT FOUND"
+        tell(f"  {REGRESSIONS[dimension]}: {dimension} in {scenarios}")
     tell("\n== Ask the store")
     for query, result in outcome.answers:
         tell(f'\n$ windtunnel sql --dir {directory} "{query}"')
@@ -176,7 +204,7 @@ def show(outcome: Outcome, directory: Path) -> None:
     tell(f"  Logs:          {directory / 'logs'}")
     tell("  Your agent:    the README, 'Point it at your own agent'")
     if not outcome.as_expected:
-        tell("\nNOT as expected: the good build should PASS and the regressed one FAIL.")
+        tell("\nNOT as expected: PASS for the good build, FAIL with all three for the other.")
 
 
 def _trace_of(verdict: GateStatus) -> list[str]:
