@@ -9,7 +9,7 @@ import pytest
 from tests.support.running_stack import RunningStack, running_stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
     with running_stack(tmp_path_factory.mktemp("stack")) as running:
         running.publish_suite()

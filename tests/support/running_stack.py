@@ -9,6 +9,7 @@ with running_stack(tmp_path) as stack:
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -43,6 +44,7 @@ from schemas.topics import (
     Topic,
 )
 from schemas.trajectory import TrajectoryEvent
+from services.cli.stack.ports import Ports
 from services.runtime.bus.admin import beginning_offsets, end_offsets, read_range
 from services.runtime.bus.producer import BusProducer
 from services.runtime.bus.records import Incoming, Outgoing
@@ -54,12 +56,12 @@ DEMO_SUITE = ROOT / "deploy" / "demo" / "suite"
 AGENT_TOKEN = "e2e-agent-token-canary"
 FINAL = frozenset({"aggregated", "rejected", "failed"})
 R = TypeVar("R")
+_asked = itertools.count()
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """A port that nobody listens on, and that no outgoing connection will be given."""
+    return Ports(Path(f"/{os.getpid()}/{next(_asked)}")).take("a test")
 
 
 def read_suite(folder: Path) -> Suite:

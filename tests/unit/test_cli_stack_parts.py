@@ -48,7 +48,8 @@ def test_a_busy_port_that_was_asked_for_is_an_error(tmp_path: Path) -> None:
         port = busy.getsockname()[1]
         with pytest.raises(CliError, match=f"port {port} for the broker is in use"):
             Ports(tmp_path, port).take("the broker")
-        with pytest.raises(CliError, match=f"port {port} for the broker is in use"):
+        # The one before it is anybody's guess.
+        with pytest.raises(CliError, match=f"port ({port - 1}|{port}) for the broker is in use"):
             Ports(tmp_path, port - 1).take("the broker", 2)
 
 
