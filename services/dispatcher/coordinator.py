@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 from schemas.errors import WindtunnelSchemaError
@@ -31,6 +31,7 @@ from services.dispatcher.settings import DispatcherSettings
 from services.runtime import metrics as m
 from services.runtime.bus.admin import end_offsets
 from services.runtime.bus.records import Incoming
+from services.runtime.lookup import Lookup, SuiteLookup
 from services.runtime.service import Publication, Service
 from services.runtime.state_table import StateTable
 
@@ -44,17 +45,16 @@ class Coordinator:
         self,
         service: Service[DispatcherSettings],
         client: AgentClient,
-        suite_of: Callable[[str], Suite | None],
-        agent_of: Callable[[str], AgentRegistration | None],
-        status_of: Callable[[str], RunStatus | None],
+        suites: SuiteLookup,
+        agents: Lookup[AgentRegistration],
+        statuses: Lookup[RunStatus],
         pins: Mapping[str, str],
     ) -> None:
-        """`suite_of` takes a name or hash; `status_of` gives the last status of a run."""
         self._service = service
         self._client = client
-        self._suite_of = suite_of
-        self._agent_of = agent_of
-        self._status_of = status_of
+        self._suites = suites
+        self._agents = agents
+        self._statuses = statuses
         self._pins = dict(pins)
         # Progress must not be said after completion, whoever of the two is quicker.
         self._saying = asyncio.Lock()
@@ -78,7 +78,7 @@ class Coordinator:
     async def refused(self, incoming: Incoming, reason: str) -> None:
         """An unreadable run request: its author looks at the status topic, so say it there."""
         run_id = incoming.key or f"unreadable-{incoming.partition}-{incoming.offset}"
-        if self._status_of(run_id) is None:
+        if self._statuses.get(run_id) is None:
             await self._say(
                 RunStatus(
                     run_id=run_id,
@@ -113,7 +113,7 @@ class Coordinator:
 
     async def _accept(self, state: RunState) -> None:
         request = state.request
-        earlier = self._status_of(request.run_id)
+        earlier = self._statuses.get(request.run_id)
         if earlier is not None and earlier.state in _FINAL:
             state.completed = True
             return
@@ -152,15 +152,12 @@ class Coordinator:
         self, request: RunRequest, earlier: RunStatus | None
     ) -> tuple[Suite, AgentRegistration]:
         wanted = earlier.suite_hash if earlier is not None else request.suite
-        clock = self._service.clock
-        deadline = clock.monotonic() + self._service.settings.lookup_s
-        while True:
-            suite, agent = self._suite_of(wanted), self._agent_of(request.agent_id)
-            if suite is not None and agent is not None:
-                return suite, agent
-            if clock.monotonic() > deadline:
-                break
-            await asyncio.sleep(0.1)
+        # What was published before the request is known before it is judged.
+        for table in (self._suites, self._agents):
+            await table.catch_up(self._service.settings.lookup_s)
+        suite, agent = self._suites.find(wanted), self._agents.get(request.agent_id)
+        if suite is not None and agent is not None:
+            return suite, agent
         errors = []
         if suite is None:
             errors.append(

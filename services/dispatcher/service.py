@@ -63,9 +63,7 @@ async def start(service: Service[DispatcherSettings]) -> None:
     await service.consume([TRAJECTORIES], sessions, kinds=KINDS)
     service.watch(_expire(service, sessions), "session deadlines")
 
-    coordinator = Coordinator(
-        service, client, suites.find, agents.get, statuses.get, pins=_pins(settings)
-    )
+    coordinator = Coordinator(service, client, suites, agents, statuses, pins=_pins(settings))
     runs = StateTable(
         service,
         RUNS,

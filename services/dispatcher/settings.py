@@ -18,7 +18,7 @@ class DispatcherSettings(TokenSettings):
     admission_batch: int = Field(default=50, ge=1, description="Sessions started in one append.")
     status_interval_s: float = Field(default=1.0, gt=0, description="Between progress reports.")
     lookup_s: float = Field(
-        default=10.0, ge=0, description="How long a run waits for its suite and agent to appear."
+        default=10.0, gt=0, description="To read suites and agents to their ends for a request."
     )
     ping_timeout_s: float = Field(default=10.0, gt=0, description="For an agent to answer a ping.")
     proxy_wait_s: float = Field(

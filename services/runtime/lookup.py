@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -9,11 +10,15 @@ from typing import Any, Generic, TypeVar
 from schemas.errors import WindtunnelSchemaError
 from schemas.registry import Suite
 from schemas.topics import SUITES, Topic
+from services.runtime.bus.admin import end_offsets
+from services.runtime.bus.errors import BusUnavailable
 from services.runtime.bus.records import Incoming
+from services.runtime.bus.table import BusTable
 from services.runtime.service import Service
 
 T = TypeVar("T")
 REMEMBERED = 10_000
+_LOOK_AGAIN_S = 0.02
 
 
 class Lookup(Generic[T]):
@@ -34,10 +39,30 @@ class Lookup(Generic[T]):
         self._service, self._topic, self._cls = service, topic, cls
         self._limit, self._changed = limit, changed
         self._values: OrderedDict[str, T] = OrderedDict()
+        self._table: BusTable | None = None
 
     async def start(self) -> None:
         """Returns when everything that was on the topic has been read."""
-        await self._service.follow(self._topic, self._apply)
+        self._table = await self._service.follow(self._topic, self._apply)
+
+    async def catch_up(self, timeout_s: float) -> None:
+        """Returns when everything that is on the topic at this call has been read, so that who
+        wrote here first and asked elsewhere afterwards is answered accordingly.
+
+        Raises:
+            BusUnavailable: not within the timeout.
+        """
+        assert self._table is not None, "call start first"
+        ends = await asyncio.to_thread(end_offsets, self._service.bus, self._topic.full_name)
+        try:
+            async with asyncio.timeout(timeout_s):
+                # The table is read by a thread of its own, which tells nobody how far it is.
+                while not self._table.has_applied(ends):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+        except TimeoutError:
+            raise BusUnavailable(
+                f"{self._topic.name} was not read to its end within {timeout_s:g} s"
+            ) from None
 
     def get(self, key: str) -> T | None:
         return self._values.get(key)

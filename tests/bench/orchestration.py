@@ -103,7 +103,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     sessions, concurrency = options.sessions, options.concurrency
     if waits and not concurrency:
         concurrency = sessions
-    concurrency = concurrency or 32
+    concurrency = concurrency or 128
     with tempfile.TemporaryDirectory() as folder:
         stack_options = StackOptions(
             directory=Path(folder) / "stack",
@@ -226,7 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=("W1", "W2"), default="W1")
     parser.add_argument("--sessions", type=int, default=300)
-    parser.add_argument("--concurrency", type=int, default=0, help="0: 32 for W1, all for W2")
+    parser.add_argument("--concurrency", type=int, default=0, help="0: 128 for W1, all for W2")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")

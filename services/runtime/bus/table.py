@@ -100,9 +100,14 @@ class BusTable:
             raise BusClosed(f"table {self._topic} was not started")
         await asyncio.shield(self._ended)
 
+    def has_applied(self, ends: Mapping[int, int]) -> bool:
+        """Whether everything below these offsets, by partition, was applied."""
+        positions = {source.partition: offset for source, offset in self._positions.items()}
+        return all(positions.get(number, 0) >= end for number, end in ends.items())
+
     def lag(self) -> int:
-        """Offsets between what was applied and the end of the topic, as last asked about a
-        second ago.
+        """Offsets between what was applied and the end of the topic, as last asked
+        some seconds ago.
         """
         ends = dict(self._ends)
         return sum(max(0, end - self._positions.get(source, 0)) for source, end in ends.items())
