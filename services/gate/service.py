@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from schemas.errors import WindtunnelSchemaError
 from schemas.gate import BaselineAccepted, GateStatus
 from schemas.runs import RunState, RunStatus
 from schemas.scores import RunAggregates
@@ -14,6 +14,7 @@ from services.gate.verdict import decide, rejected
 from services.runtime import metrics as m
 from services.runtime.bus.handler import PartitionSpan
 from services.runtime.bus.records import Incoming, Partition
+from services.runtime.lookup import REMEMBERED, Lookup
 from services.runtime.service import Publication, Service
 from services.runtime.settings import Settings
 
@@ -56,14 +57,15 @@ class Gate:
 
     def __init__(self, service: Service[GateSettings]) -> None:
         self._service = service
-        self._baselines: dict[str, BaselineAccepted] = {}
-        self._given: dict[str, Given] = {}
+        self.baselines = Lookup(service, BASELINES, BaselineAccepted)
+        self.verdicts = Lookup(service, GATE_STATUS, GateStatus, changed=self._remember)
+        self._given: OrderedDict[str, Given] = OrderedDict()
         self._marks: dict[Partition, int] = {}
 
     async def start(self) -> None:
         """Read the baselines and the verdicts given so far to their ends, then begin."""
-        await self._service.follow(BASELINES, self._learn_baseline)
-        await self._service.follow(GATE_STATUS, self._learn_verdict)
+        await self.baselines.start()
+        await self.verdicts.start()
         await self._service.consume([AGGREGATES, RUN_STATUS], self)
 
     async def assigned(self, starts: Mapping[Partition, PartitionSpan]) -> None:
@@ -94,7 +96,7 @@ class Gate:
         if not due_for_aggregates(self._given.get(aggregates.run_id)):
             self._service.metrics.add(m.EVENTS_IGNORED, why="decided")
             return
-        baseline = self._baselines.get(f"{aggregates.suite}/{aggregates.agent_name}")
+        baseline = self.baselines.get(f"{aggregates.suite}/{aggregates.agent_name}")
         await self._tell(decide(aggregates, baseline, self._service.clock.now_ms()))
 
     async def _on_status(self, incoming: Incoming) -> None:
@@ -107,34 +109,17 @@ class Gate:
 
     async def _tell(self, status: GateStatus) -> None:
         await self._service.publish(Publication(GATE_STATUS, status.run_id, status))
-        self._given[status.run_id] = Given.of(status)
+        self._remember(status.run_id, status)
         self._service.metrics.add(m.VERDICTS, verdict=status.verdict)
         self._service.log.info(
             "verdict", run_id=status.run_id, verdict=status.verdict, reasons=len(status.reasons)
         )
 
-    def _learn_baseline(self, incoming: Incoming) -> None:
-        if incoming.is_tombstone:
-            self._baselines.pop(incoming.key, None)
-            return
-        try:
-            self._baselines[incoming.key] = self._service.codec.decode(
-                BaselineAccepted, incoming.value
-            )
-        except WindtunnelSchemaError as error:
-            # The baseline accepted before stays in force; the operator finds the record.
-            self._service.watch(self._service.bury(incoming, str(error)), "bury a baseline")
-
-    def _learn_verdict(self, incoming: Incoming) -> None:
-        if incoming.is_tombstone:
-            self._given.pop(incoming.key, None)
-            return
-        try:
-            status = self._service.codec.decode(GateStatus, incoming.value)
-        except WindtunnelSchemaError as error:
-            self._service.watch(self._service.bury(incoming, str(error)), "bury a verdict")
-            return
-        self._given[status.run_id] = Given.of(status)
+    def _remember(self, run_id: str, status: GateStatus) -> None:
+        self._given[run_id] = Given.of(status)
+        self._given.move_to_end(run_id)
+        while len(self._given) > REMEMBERED:
+            self._given.popitem(last=False)
 
 
 async def start(service: Service[GateSettings]) -> None:

@@ -43,7 +43,7 @@ class Lookup(Generic[T]):
 
     async def start(self) -> None:
         """Returns when everything that was on the topic has been read."""
-        self._table = await self._service.follow(self._topic, self._apply)
+        self._table = await self._service.follow(self._topic, self.apply)
 
     async def catch_up(self, timeout_s: float) -> None:
         """Returns when everything that is on the topic at this call has been read, so that who
@@ -71,7 +71,8 @@ class Lookup(Generic[T]):
         """All values, least recently written first."""
         return list(self._values.values())
 
-    def _apply(self, incoming: Incoming) -> None:
+    def apply(self, incoming: Incoming) -> None:
+        """Take in one record of the topic; what cannot be read is buried and changes nothing."""
         if incoming.is_tombstone:
             self._values.pop(incoming.key, None)
             return

@@ -47,12 +47,12 @@ def verdicts(service: OfflineService) -> list[GateStatus]:
 def test_a_run_is_judged_once_even_if_the_baseline_has_changed_since() -> None:
     async def test(gate_: Gate, service: OfflineService) -> None:
         record = incoming(AGGREGATES, "r", GOOD)
-        gate_._learn_baseline(incoming(BASELINES, "orders/shop", accepted(GOOD)))
+        gate_.baselines.apply(incoming(BASELINES, "orders/shop", accepted(GOOD)))
         await gate_.batch([record, record], {PARTITION: 2})
         (verdict,) = verdicts(service)
         assert (verdict.verdict, verdict.at_ms) == (Verdict.PASS, service.clock.now_ms())
         better = run(scenario("s", gate("safety", 5)), scenario("t", gate("safety", 5)))
-        gate_._learn_baseline(incoming(BASELINES, "orders/shop", accepted(better)))
+        gate_.baselines.apply(incoming(BASELINES, "orders/shop", accepted(better)))
         await gate_.batch([record], {PARTITION: 3})
         assert len(verdicts(service)) == 1
         assert gate_.low_water_marks() == {PARTITION: 3}
@@ -64,7 +64,7 @@ def test_a_run_is_judged_once_even_if_the_baseline_has_changed_since() -> None:
 def test_a_successor_knows_from_the_topic_what_was_decided() -> None:
     async def test(gate_: Gate, service: OfflineService) -> None:
         given = GateStatus(run_id="r", verdict=Verdict.FAIL, at_ms=1)
-        gate_._learn_verdict(incoming(GATE_STATUS, "r", given))
+        gate_.verdicts.apply(incoming(GATE_STATUS, "r", given))
         await gate_.batch([incoming(AGGREGATES, "r", GOOD)], {PARTITION: 1})
         assert verdicts(service) == []
 
@@ -74,8 +74,8 @@ def test_a_successor_knows_from_the_topic_what_was_decided() -> None:
 @pytest.mark.req("V12")
 def test_a_withdrawn_baseline_is_not_compared_with() -> None:
     async def test(gate_: Gate, service: OfflineService) -> None:
-        gate_._learn_baseline(incoming(BASELINES, "orders/shop", accepted(GOOD)))
-        gate_._learn_baseline(incoming(BASELINES, "orders/shop", b""))
+        gate_.baselines.apply(incoming(BASELINES, "orders/shop", accepted(GOOD)))
+        gate_.baselines.apply(incoming(BASELINES, "orders/shop", b""))
         await gate_.batch([incoming(AGGREGATES, "r", GOOD)], {PARTITION: 1})
         assert verdicts(service)[0].reasons[0].code == "no_baseline"
 
@@ -102,8 +102,8 @@ def test_rejections_are_answered_but_never_replace_a_verdict() -> None:
 @pytest.mark.req("D05")
 def test_poison_and_tombstones_stop_nothing() -> None:
     async def test(gate_: Gate, service: OfflineService) -> None:
-        gate_._learn_baseline(incoming(BASELINES, "orders/shop", accepted(GOOD)))
-        gate_._learn_baseline(incoming(BASELINES, "orders/shop", b"rubbish"))
+        gate_.baselines.apply(incoming(BASELINES, "orders/shop", accepted(GOOD)))
+        gate_.baselines.apply(incoming(BASELINES, "orders/shop", b"rubbish"))
         records = [
             incoming(AGGREGATES, "p", b"rubbish"),
             incoming(AGGREGATES, "q", b""),
