@@ -446,7 +446,7 @@ class BusSuite:
     ) -> None:
         """Wait until the broker names these owners: while it rebalances it names none."""
         counts: Counter[str] = Counter()
-        for _ in range(50):
+        for _ in range(300):
             owners = await asyncio.to_thread(group_owners, settings, group, name)
             counts = Counter(owners.values())
             if counts == expected:

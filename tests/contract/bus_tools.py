@@ -75,7 +75,7 @@ def numbered(topic: str, count: int, first: int = 0) -> list[Outgoing]:
 
 
 async def eventually(
-    condition: Callable[[], bool], timeout_s: float = 15.0, what: str = ""
+    condition: Callable[[], bool], timeout_s: float = 40.0, what: str = ""
 ) -> float:
     """Wait until it holds; returns the seconds it took."""
     began = time.monotonic()
