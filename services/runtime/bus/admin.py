@@ -6,6 +6,7 @@ service. All raise BusUnavailable when the broker does not answer, BusRefused wh
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -135,10 +136,15 @@ def read_range(
             )
         reader.assign([source])
         reader.seek(source, start)
+        give_up_at = time.monotonic() + stall_timeout_s
         while True:
-            polled = reader.poll(int(stall_timeout_s * 1000), 2_000).get(source, ())
+            # A poll can come back with nothing before its time, so one such poll is no stall.
+            polled = reader.poll(500, 2_000).get(source, ())
             if not polled:
-                raise BusUnavailable(f"{topic}/{partition}: nothing for {stall_timeout_s:g} s")
+                if time.monotonic() > give_up_at:
+                    raise BusUnavailable(f"{topic}/{partition}: nothing for {stall_timeout_s:g} s")
+                continue
+            give_up_at = time.monotonic() + stall_timeout_s
             for record in polled:
                 if record.offset >= end:
                     return
