@@ -161,12 +161,6 @@ class WriteRows(beam.DoFn):
             yield len(rows), None
 
 
-def write_rows(store: Store, rows: Sequence[TableRow]) -> None:
-    """Write a few rows outside of a job. Raises StoreUnavailable, StoreRejected."""
-    for table, row in rows:
-        store.insert(table, tuple(row), [list(row.values())])
-
-
 def counters(result: Any) -> dict[str, int]:
     """A finished job's counters by name."""
     found = result.metrics().query(MetricsFilter().with_namespace("windtunnel"))

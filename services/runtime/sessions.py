@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from schemas.topics import TRAJECTORIES, Topic
 from schemas.trajectory import SESSION_STARTED, TrajectoryEvent
@@ -20,10 +20,6 @@ SESSIONS: Stream[TrajectoryEvent] = Stream(
     step_of=lambda event: event.event_id,
     starts=lambda event: event.kind == SESSION_STARTED,
 )
-
-
-class SessionCore(Core[TrajectoryEvent, St], Protocol[St]):
-    """A core whose keys are sessions; see `Core` for what each method owes."""
 
 
 class SessionTable(StateTable[TrajectoryEvent, St]):

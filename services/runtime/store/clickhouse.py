@@ -12,6 +12,7 @@ from services.runtime.store import columns as column_types
 from services.runtime.store.escaping import substitute
 from services.runtime.store.interface import Result, StoreRejected, StoreUnavailable
 from services.runtime.store.retrying import RETRYABLE_CODES, Retrying
+from services.runtime.store.table_types import TableTypes
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class ClickHouseStore:
         self._password = password
         self._retrying = retrying or Retrying()
         self._lock = threading.Lock()
-        self._types: dict[str, dict[str, column_types.ColumnType]] = {}
+        self._types = TableTypes(self.query)
         self._client = Client(
             host,
             port,
@@ -57,14 +58,14 @@ class ClickHouseStore:
         if not rows:
             return
         data = column_types.transpose(table, columns, rows)
-        types = self._table_types(table, columns)
+        types = self._types.of(table, columns)
         for name, values in zip(columns, data, strict=True):
             column_types.check(table, name, types[name], values)
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES"
         try:
             self._run(lambda: self._client.execute(statement, data, columnar=True))
         except StoreRejected as error:
-            self._types.pop(table, None)  # it may have been altered since
+            self._types.forget(table)
             raise StoreRejected(f"{table}: {error}", code=error.code) from error
         except _VALUE_ERRORS as error:
             culprit = _unencodable(columns, data) if isinstance(error, UnicodeError) else ""
@@ -125,19 +126,6 @@ class ClickHouseStore:
         connection = self._client.connection
         if not (connection.connected and connection.ping()):
             connection.connect()
-
-    def _table_types(
-        self, table: str, columns: Sequence[str]
-    ) -> dict[str, column_types.ColumnType]:
-        known = self._types.get(table)
-        if known is None or not known.keys() >= set(columns):
-            rows = self.query(f"DESCRIBE TABLE {table}").rows
-            known = {str(row[0]): column_types.parse(str(row[1])) for row in rows}
-            self._types[table] = known
-        for name in columns:
-            if name not in known:
-                raise StoreRejected(f"{table}: there is no column {name}", code=16)
-        return known
 
     def _clean(self, error: BaseException) -> str:
         text = getattr(error, "message", None) or str(error) or type(error).__name__

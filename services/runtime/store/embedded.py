@@ -12,6 +12,7 @@ from services.runtime.store import columns as column_types
 from services.runtime.store.escaping import substitute
 from services.runtime.store.interface import Result, StoreRejected, StoreUnavailable
 from services.runtime.store.retrying import RETRYABLE_CODES, Retrying
+from services.runtime.store.table_types import TableTypes
 
 _CONNECT_TIMEOUT_S = 5.0
 #: Half of the server's default limit on a body.
@@ -31,7 +32,7 @@ class EmbeddedStore:
         self._retrying = retrying or Retrying()
         # trust_env is off: a proxy variable must not send a local store's traffic elsewhere.
         self._http = httpx.Client(base_url=base_url, trust_env=False)
-        self._types: dict[str, dict[str, column_types.ColumnType]] = {}
+        self._types = TableTypes(self.query)
 
     def __repr__(self) -> str:
         return f"<EmbeddedStore {self._where}>"
@@ -39,14 +40,14 @@ class EmbeddedStore:
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         if not rows:
             return
-        types = self._table_types(table, columns)
+        types = self._types.of(table, columns)
         wanted = [types[name] for name in columns]
         statement = f"INSERT INTO {table} ({', '.join(columns)}) FORMAT ArrowStream"
         try:
             for body in arrow.streams(table, columns, wanted, rows, _MAX_INSERT_BYTES):
                 self._post(body, {"query": statement})
         except StoreRejected as error:
-            self._types.pop(table, None)  # it may have been altered since
+            self._types.forget(table)
             message = str(error) if str(error).startswith(table) else f"{table}: {error}"
             raise StoreRejected(message, code=error.code) from None
 
@@ -97,19 +98,6 @@ class EmbeddedStore:
         if response.status_code == httpx.codes.SERVICE_UNAVAILABLE or code in RETRYABLE_CODES:
             raise StoreUnavailable(text)
         raise StoreRejected(text, code=code)
-
-    def _table_types(
-        self, table: str, columns: Sequence[str]
-    ) -> dict[str, column_types.ColumnType]:
-        known = self._types.get(table)
-        if known is None or not known.keys() >= set(columns):
-            rows = self.query(f"DESCRIBE TABLE {table}").rows
-            known = {str(row[0]): column_types.parse(str(row[1])) for row in rows}
-            self._types[table] = known
-        for name in columns:
-            if name not in known:
-                raise StoreRejected(f"{table}: there is no column {name}", code=16)
-        return known
 
 
 def _encode(sql: str) -> bytes:
