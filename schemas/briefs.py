@@ -72,6 +72,11 @@ class ToolSpec(Model):
     output_schema: Mapping[str, JsonValue] | None = None
     mode: str = "sandbox"
     target: str | None = None
+    target_kind: str = "http"
+    target_tool: str | None = None
+    target_auth_header: str | None = None
+    target_auth_ref: str | None = None
+    target_timeout_s: int = 30
 
 
 class JudgeBrief(Model):
@@ -137,6 +142,11 @@ def split(
                     output_schema=json.loads(tool.output_schema) if tool.output_schema else None,
                     mode=tool.mode,
                     target=tool.target,
+                    target_kind=tool.target_kind,
+                    target_tool=tool.target_tool,
+                    target_auth_header=tool.target_auth_header,
+                    target_auth_ref=tool.target_auth_ref,
+                    target_timeout_s=tool.target_timeout_s,
                 )
                 for tool in agent.tools
             ),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.gate import BaselineAccepted, GateStatus
-from schemas.registry import AgentRegistration, DeadLetter, Suite
+from schemas.registry import AgentRegistration, DeadLetter, SourcePart, Suite
 from schemas.runs import RunRequest, RunStatus, SessionNotice
 from schemas.scores import RunAggregates, SessionScored
 from schemas.trajectory import TrajectoryEvent
@@ -84,7 +84,11 @@ SUITES = Topic(
 )  # fmt: skip
 AGENTS = Topic(
     "agents", AgentRegistration, "agent id", "Registered agents; secrets by reference.",
-    ("cli",), ("dispatcher",), compacted=True,
+    ("cli", "control"), ("dispatcher", "control", "cli"), compacted=True,
+)  # fmt: skip
+SOURCES = Topic(
+    "sources", SourcePart, "source hash / part", "Source of agents that run in a sandbox here.",
+    ("cli", "control"), ("dispatcher",), compacted=True,
 )  # fmt: skip
 BASELINES = Topic(
     "baselines", BaselineAccepted, "suite name / agent name", "Accepted baselines.",
@@ -97,7 +101,7 @@ DEAD_LETTERS = Topic(
 
 ALL = (
     RUN_REQUESTS, TRAJECTORIES, SCORES, RUN_PROGRESS, AGGREGATES, RUN_STATUS, GATE_STATUS,
-    SUITES, AGENTS, BASELINES, DEAD_LETTERS,
+    SUITES, AGENTS, SOURCES, BASELINES, DEAD_LETTERS,
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Topic] = {topic.name: topic for topic in ALL}

@@ -10,7 +10,7 @@ from deploy.demo.world import world
 from schemas.registry import AgentRegistration, ToolRegistration
 
 AGENT_NAME = "order-support"
-AUTH_VALUE_REF = "env:WINDTUNNEL_DEMO_AGENT_AUTH"
+AUTH_VALUE_REF = "env:DEMO_AGENT_AUTH"
 RUN_TIMEOUT_S = 60
 
 

@@ -18,7 +18,7 @@ from services.cli.errors import CliError
 from services.cli.following import RunFollower
 from services.cli.output import say, tell, tell_table
 from services.cli.publishing import publish_suite, register_agents
-from services.cli.registration import read_registration
+from services.cli.registration import read_agent
 from services.cli.stack.processes import Child
 from services.cli.stack.readiness import ended
 from services.cli.stack.services import ROOT, python
@@ -102,7 +102,9 @@ class Demonstration:
         """
         endpoints = await self._start_agents()
         agents = [
-            replace(read_registration(_DEMO / "agents" / f"{build}.json"), endpoint=endpoint)
+            replace(
+                read_agent(_DEMO / "agents" / f"{build}.json").registration(), endpoint=endpoint
+            )
             for build, endpoint in endpoints.items()
         ]
         good, regressed = (agent.agent_id for agent in agents)

@@ -18,17 +18,18 @@ from schemas.registry import AgentRegistration, Suite
 from schemas.runs import OffsetRange, RunRequest, RunStatus
 from schemas.runs import RunState as States
 from schemas.topics import RUN_STATUS, SCORES, TRAJECTORIES
-from services.dispatcher.agent_client import AgentClient, AgentFailed, SecretMissing
 from services.dispatcher.expansion import (
     RequestRefused,
     check_request,
-    fingerprint,
     make_plan,
     started_event,
 )
 from services.dispatcher.run_core import Accept, Admit, Complete, RunCore, RunState
 from services.dispatcher.settings import DispatcherSettings
 from services.runtime import metrics as m
+from services.runtime.agents.client import AgentClient, AgentFailed
+from services.runtime.agents.fingerprint import fingerprint
+from services.runtime.agents.secrets import SecretMissing
 from services.runtime.bus.admin import end_offsets
 from services.runtime.bus.records import Incoming
 from services.runtime.lookup import Lookup, SuiteLookup

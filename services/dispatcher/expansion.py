@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import orjson
 
 from schemas.briefs import split
-from schemas.record import to_datum
 from schemas.registry import AgentRegistration, Suite
 from schemas.runs import RunRequest
 from schemas.scenario import Category, Scenario
 from schemas.trajectory import SESSION_STARTED, Limits, SessionStarted, TrajectoryEvent
-from services.runtime.ids import decimal_id, digest, session_id, session_seed
+from services.runtime.agents.fingerprint import fingerprint
+from services.runtime.ids import decimal_id, session_id, session_seed
 
 
 class RequestRefused(Exception):
@@ -193,10 +193,3 @@ def started_event(
             planned_at_ms=at_ms,
         ),
     )
-
-
-def fingerprint(agent: AgentRegistration) -> str:
-    """A hash over everything that was registered but the time."""
-    datum = to_datum(AgentRegistration)(agent)
-    datum.pop("registered_at_ms")
-    return digest(orjson.dumps(datum, option=orjson.OPT_SORT_KEYS).decode()).hex()

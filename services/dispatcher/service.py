@@ -15,13 +15,13 @@ from schemas.pins import WORLD, judge_pin, user_pin
 from schemas.registry import AgentRegistration
 from schemas.runs import RunRequest, RunStatus
 from schemas.topics import AGENTS, RUN_PROGRESS, RUN_REQUESTS, RUN_STATUS, TRAJECTORIES
-from services.dispatcher.agent_client import AgentClient
 from services.dispatcher.coordinator import Coordinator
-from services.dispatcher.expansion import fingerprint
 from services.dispatcher.proxies import Proxies
 from services.dispatcher.session_core import KINDS, DispatcherCore, SessionState
 from services.dispatcher.settings import DispatcherSettings
 from services.dispatcher.turns import TurnDispatcher
+from services.runtime.agents.client import AgentClient
+from services.runtime.agents.fingerprint import fingerprint
 from services.runtime.bus.admin import end_offsets
 from services.runtime.core import Stream
 from services.runtime.lookup import Lookup, SuiteLookup

@@ -19,11 +19,12 @@ from schemas.trajectory import (
     SessionEnded,
     TrajectoryEvent,
 )
-from services.dispatcher.agent_client import AgentClient, AgentFailed, SecretMissing, TurnRequest
 from services.dispatcher.proxies import Proxies
 from services.dispatcher.session_core import End, Notify, Post, SessionState
 from services.dispatcher.settings import DispatcherSettings
 from services.runtime import metrics as m
+from services.runtime.agents.client import AgentClient, AgentFailed, TurnRequest
+from services.runtime.agents.secrets import SecretMissing
 from services.runtime.ids import decimal_id, digest
 from services.runtime.service import Publication, Service
 from services.runtime.tokens import Claims, Tokens

@@ -18,13 +18,13 @@ from starlette.routing import Route
 
 from schemas.agent_response import ParsedResponse, ResponseRefused, json_schema, parse_response
 from schemas.registry import AgentRegistration
-from services.dispatcher.agent_client import (
+from services.runtime.agents.client import (
     MAX_RESPONSE_BYTES,
     AgentClient,
     AgentFailed,
-    SecretMissing,
     TurnRequest,
 )
+from services.runtime.agents.secrets import SecretMissing
 from tests.support.http_server import raw_server, serve
 
 REQUEST = TurnRequest(

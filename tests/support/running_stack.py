@@ -254,7 +254,7 @@ def running_stack(
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
-                "WINDTUNNEL_DEMO_AGENT_AUTH": f"Bearer {AGENT_TOKEN}",
+                "DEMO_AGENT_AUTH": f"Bearer {AGENT_TOKEN}",
                 **(environ or {}),
             },
             stdout=out,

@@ -125,7 +125,7 @@ def test_both_builds_are_registered_under_one_name_and_differ_in_build_only() ->
     assert [agent.build["build"] for agent in made.values()] == ["good", "regressed"]
     assert (made["good"].auth_header, made["good"].auth_value_ref) == (
         "Authorization",
-        "env:WINDTUNNEL_DEMO_AGENT_AUTH",
+        "env:DEMO_AGENT_AUTH",
     )
     schema = json.loads(made["good"].tools[0].input_schema)
     assert schema["required"] == ["email"]

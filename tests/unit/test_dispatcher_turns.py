@@ -17,10 +17,10 @@ from schemas.runs import SessionNotice
 from schemas.scenario import Scenario
 from schemas.topics import RUN_PROGRESS
 from schemas.trajectory import Limits, SessionStarted, TrajectoryEvent, UserTurn
-from services.dispatcher.agent_client import AgentFailed, TurnRequest
 from services.dispatcher.session_core import DispatcherCore, End, Notify, Post, SessionState
 from services.dispatcher.settings import DispatcherSettings
 from services.dispatcher.turns import TurnDispatcher
+from services.runtime.agents.client import AgentFailed, TurnRequest
 from services.runtime.ids import session_id
 from services.runtime.tokens import Tokens
 from tests.support.services import OfflineService

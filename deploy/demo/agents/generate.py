@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deploy.demo.builds import BUILDS
 from deploy.demo.register import AGENT_NAME, agent_registration
-from services.cli.registration import document_of
+from schemas.agent_document import document_of
 
 FOLDER = Path(__file__).resolve().parent
 ENDPOINT = "http://127.0.0.1:8700/dispatch"

@@ -16,7 +16,7 @@ from services.cli.errors import command
 from services.cli.output import tell, tell_json, tell_table
 from services.cli.publishing import register_agents
 from services.cli.records import Latest
-from services.cli.registration import read_registration
+from services.cli.registration import read_agent
 from services.runtime.clock import iso
 
 app = typer.Typer(help="Agents under test.", no_args_is_help=True)
@@ -35,7 +35,7 @@ async def register(
     problems: list[Problem] = []
     for file in files:
         try:
-            agents.append(read_registration(file))
+            agents.append(read_agent(file).registration())
         except InvalidDocument as error:
             problems += error.problems
     if problems:

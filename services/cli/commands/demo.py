@@ -52,7 +52,7 @@ async def demo(
         replicas=parse_replicas(replicas or []),
         worlds=(DEMO_WORLD,),
         # The agents' own secret; registrations refer to it by this name.
-        environ={**os.environ, "WINDTUNNEL_DEMO_AGENT_AUTH": f"Bearer {token}"},
+        environ={**os.environ, "DEMO_AGENT_AUTH": f"Bearer {token}"},
         wipe=True,
     )
     say("starting broker, store, services and the two builds of the demo agent ...")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,6 +14,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from schemas.agent_response import ParsedResponse, ResponseRefused, parse_response
 from schemas.registry import AgentRegistration
+from services.runtime.agents.secrets import auth_headers
 
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 DEFAULT_TIMEOUT_S = 300
@@ -31,10 +30,6 @@ class AgentFailed(Exception):
     def __init__(self, outcome: str, code: str, detail: str) -> None:
         self.outcome, self.code, self.detail = outcome, code, detail
         super().__init__(f"{code}: {detail}")
-
-
-class SecretMissing(Exception):
-    """An agent's auth value is not where its registration says. Never holds the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,28 +144,3 @@ class AgentClient:
                         "error", "response_too_large", f"more than {MAX_RESPONSE_BYTES} bytes"
                     )
             return response.status_code, bytes(received)
-
-
-def auth_headers(agent: AgentRegistration) -> dict[str, str]:
-    """The agent's own auth header, its value resolved at this moment and kept nowhere.
-
-    Raises:
-        SecretMissing: the reference leads nowhere.
-    """
-    if not agent.auth_header or not agent.auth_value_ref:
-        return {}
-    scheme, _, place = agent.auth_value_ref.partition(":")
-    value: str | None = None
-    if scheme == "env":
-        value = os.environ.get(place)
-    elif scheme == "file":
-        try:
-            value = Path(place).read_text().strip()
-        except OSError:
-            value = None
-    if not value:
-        raise SecretMissing(
-            f"agent {agent.agent_id}: {agent.auth_value_ref} has no value here; set it for the "
-            f"dispatcher (auth_value_ref is env:NAME or file:PATH)"
-        )
-    return {agent.auth_header: value}

@@ -1,0 +1,1 @@
+"""The kinds of agents, each driven in its own way behind one interface."""

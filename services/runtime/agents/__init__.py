@@ -1,0 +1,1 @@
+"""Agents under test and their real tools: how they are reached, and with what secrets."""
