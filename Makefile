@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 LINTED := schemas services pipelines deploy tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse lanes bench clean
+.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap lanes bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -54,7 +54,10 @@ kafka-jars: ## Fetch Apache Kafka with Maven, for `windtunnel up --broker kafka`
 clickhouse: ## Install Debian's ClickHouse server for its lane (as root)
 	@sh deploy/clickhouse/install-debian.sh
 
-lanes: kafka-jars clickhouse ## Get what the lanes need
+bubblewrap: ## Install Debian's bubblewrap, which agents uploaded as code run in (as root)
+	@command -v bwrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap; }
+
+lanes: kafka-jars clickhouse bubblewrap ## Get what the lanes need
 
 bench: $(STAMP) ## Run the orchestration benchmark and print its JSON
 	@$(BIN)/python -m tests.bench.orchestration

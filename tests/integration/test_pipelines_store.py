@@ -3,12 +3,9 @@ aggregates, a verdict and rows, whatever is killed or away meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +14,11 @@ import httpx
 import pytest
 
 from pipelines.aggregation import aggregate_run
-from schemas.codec import Codec
 from schemas.gate import BaselineAccepted, GateStatus, Verdict
 from schemas.runs import OffsetRange, RunState, RunStatus
 from schemas.scores import RunAggregates, SessionScored
 from schemas.topics import (
     AGGREGATES,
-    ALL,
     BASELINES,
     GATE_STATUS,
     RUN_STATUS,
@@ -32,45 +27,33 @@ from schemas.topics import (
     Topic,
 )
 from schemas.trajectory import TrajectoryEvent
-from services.cli.stack.broker import EmbeddedBroker
-from services.runtime.bus import (
-    BusProducer,
-    BusSettings,
-    Outgoing,
-    TopicSpec,
-    beginning_offsets,
-    create_topics,
-    end_offsets,
-    read_range,
-)
-from services.runtime.service import Publication, outgoing_record
+from services.runtime.bus import BusSettings, Outgoing, end_offsets
+from services.runtime.service import Publication
 from services.runtime.store import Store, open_store
 from services.runtime.store.migrations import migrate
 from tests.contract.bus_tools import free_port
 from tests.contract.processes import Process
-from tests.lanes import require_lane
 from tests.support import scored_runs as runs
+from tests.support.live import (
+    CODEC,
+    ROOT,
+    Start,
+    append,
+    everything,
+    live_broker,
+    live_services,
+    publish,
+)
 
 pytestmark = pytest.mark.timeout(300)
 
-ROOT = Path(__file__).parents[2]
-CODEC = Codec()
 T = TypeVar("T")
-Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BusSettings]:
-    require_lane("embedded-broker", EmbeddedBroker.binary() is not None, "pip install noida-db")
-    broker = EmbeddedBroker(tmp_path_factory.mktemp("broker") / "data", free_port())
-    broker.start()
-    settings = BusSettings(broker.bootstrap, **dict(broker.bus_options))  # type: ignore[arg-type]
-    create_topics(
-        settings,
-        [TopicSpec(t.full_name, 2 if t.partition_group == "sessions" else 1) for t in ALL],
-    )
-    yield settings
-    broker.stop()
+    with live_broker(tmp_path_factory.mktemp("bus")) as settings:
+        yield settings
 
 
 class StoreProcess:
@@ -108,56 +91,13 @@ def store(store_process: StoreProcess) -> Iterator[Store]:
 
 @pytest.fixture
 def start(bus: BusSettings, store_process: StoreProcess, tmp_path: Path) -> Iterator[Start]:
-    """Starts a service; what still runs at the end is killed."""
-    started: list[subprocess.Popen[bytes]] = []
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("WINDTUNNEL_")} | {
-        "WINDTUNNEL_BOOTSTRAP": bus.bootstrap,
-        "WINDTUNNEL_BUS_OPTIONS": f"poll_pause_max_ms={bus.poll_pause_max_ms}",
-        "WINDTUNNEL_STORE": store_process.url,
-        "WINDTUNNEL_STORE_DEADLINE_S": "1",
-        "WINDTUNNEL_STORE_RETRY_MAX_S": "1",
-    }
-
-    def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        with (tmp_path / f"{module}.log").open("ab") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments], cwd=ROOT, env=environ, stderr=log
-            )
-        started.append(child)
-        return child
-
-    yield start
-    for child in started:
-        child.kill()
-        child.wait()
-    for log in tmp_path.glob("*.log"):
-        print(log.name, log.read_text(), sep="\n")
-
-
-def publish(bus: BusSettings, *publications: Publication) -> None:
-    append(bus, [outgoing_record(CODEC, publication) for publication in publications])
-
-
-def append(bus: BusSettings, records: Sequence[Outgoing]) -> None:
-    async def run() -> None:
-        producer = BusProducer(bus, "test")
-        await producer.start()
-        try:
-            await producer.append(records)
-        finally:
-            await producer.stop()
-
-    asyncio.run(run())
+    settings = {"store": store_process.url, "store_deadline_s": "1", "store_retry_max_s": "1"}
+    with live_services(bus, tmp_path, **settings) as start:
+        yield start
 
 
 def read_all(bus: BusSettings, topic: Topic, cls: type[T], key: str) -> list[T]:
-    name, found = topic.full_name, []
-    starts = beginning_offsets(bus, name)
-    for partition, end in end_offsets(bus, name).items():
-        for record in read_range(bus, name, partition, starts[partition], end):
-            if record.key == key:
-                found.append(CODEC.decode(cls, record.value))
-    return found
+    return [CODEC.decode(cls, one.value) for one in everything(bus, topic) if one.key == key]
 
 
 def until(what: str, probe: Callable[[], T | None], timeout_s: float = 60) -> T:

@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from schemas.codec import Codec
 from schemas.topics import TRAJECTORIES
 from schemas.trajectory import AgentTurn, Limits, SessionEnded, SessionStarted, TrajectoryEvent
-from services.cli.stack.broker import EmbeddedBroker
-from services.runtime.bus import (
-    BusProducer,
-    BusSettings,
-    TopicSpec,
-    create_topics,
-    end_offsets,
-    read_range,
-)
+from services.runtime.bus import BusProducer, BusSettings
 from services.runtime.service import Publication, outgoing_record
-from tests.contract.bus_suite import bus_settings
-from tests.contract.bus_tools import eventually, free_port, producing
-from tests.lanes import require_lane
+from tests.contract.bus_tools import eventually, producing
+from tests.support.live import CODEC, Start, decoded, live_broker, live_services
 from tests.support.users import REFUND, RETURN, brief, conversation
-
-ROOT = Path(__file__).parents[2]
-CODEC = Codec()
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    require_lane("embedded-broker", EmbeddedBroker.binary() is not None, "pip install noida-db")
-    one = EmbeddedBroker(tmp_path / "data", free_port())
-    one.start()
-    yield one
-    one.stop()
+def bus(tmp_path: Path) -> Iterator[BusSettings]:
+    with live_broker(tmp_path) as settings:
+        yield settings
 
 
-def spawn(broker: EmbeddedBroker, log: Path) -> subprocess.Popen[bytes]:
-    options = ",".join(f"{name}={value}" for name, value in broker.bus_options.items())
-    known = {k: v for k, v in os.environ.items() if not k.startswith("WINDTUNNEL_")}
-    with log.open("ab") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "services.user_simulator"], cwd=ROOT, stdout=out, stderr=out,
-            env=known | {
-                "WINDTUNNEL_BOOTSTRAP": broker.bootstrap, "WINDTUNNEL_BUS_OPTIONS": options,
-            },
-        )  # fmt: skip
+@pytest.fixture
+def start(bus: BusSettings, tmp_path: Path) -> Iterator[Start]:
+    with live_services(bus, tmp_path) as start:
+        yield start
 
 
 def event(session: str, step: str, kind: str, body: object, turn: int = 0, talk: int = 1) -> (
@@ -92,13 +67,7 @@ class Log:
 
     def user_turns(self, session: str) -> list[tuple[int, int, str | None, str | None]]:
         """(turn, conversation, ending, invalid) of each, in log order, duplicates included."""
-        topic = TRAJECTORIES.full_name
-        records = [
-            record
-            for partition, end in end_offsets(self._settings, topic).items()
-            for record in read_range(self._settings, topic, partition, 0, end)
-        ]
-        events = [CODEC.decode(TrajectoryEvent, record.value) for record in records]
+        events = decoded(self._settings, TRAJECTORIES, TrajectoryEvent)
         return [
             (e.turn, e.conversation, e.user_turn.ending, e.user_turn.invalid)
             for e in events
@@ -113,19 +82,15 @@ class Log:
 
 @pytest.mark.req("D01", "V02", "V14")
 def test_it_plays_over_the_log_and_goes_on_after_a_kill(
-    broker: EmbeddedBroker, tmp_path: Path
+    bus: BusSettings, start: Start, tmp_path: Path
 ) -> None:
-    settings = bus_settings(broker)
-    create_topics(settings, [TopicSpec(TRAJECTORIES.full_name, 2, {})])
-    create_topics(settings, [TopicSpec("windtunnel.dead-letters", 1, {})])
     user = brief(conversation(RETURN), conversation(REFUND)).model_dump_json()
-    log_file = tmp_path / "service.log"
-    process = spawn(broker, log_file)
+    process = start("services.user_simulator")
 
     async def scenario() -> None:
         nonlocal process
-        async with producing(settings) as producer:
-            log = Log(settings, producer)
+        async with producing(bus) as producer:
+            log = Log(bus, producer)
             await log.append(started("one", user), started("bad", "{}"))
             await log.has("one", 1)
             await log.has("bad", 1)
@@ -133,7 +98,7 @@ def test_it_plays_over_the_log_and_goes_on_after_a_kill(
             process.wait(10)
             # The answer comes while nobody is there to hear it.
             await log.append(agent("one", 1, "Your return has been created."))
-            process = spawn(broker, log_file)
+            process = start("services.user_simulator")
             # It ends the first conversation, and opens the second of its own accord.
             await log.has("one", 3)
             await log.append(agent("one", 3, "You get it within 5 days.", 2))
@@ -152,13 +117,5 @@ def test_it_plays_over_the_log_and_goes_on_after_a_kill(
             process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(process.wait, 20) == 0
 
-    try:
-        asyncio.run(scenario())
-    except BaseException:
-        print(log_file.read_text()[-4000:])
-        raise
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(10)
-    assert "agenda/1" in log_file.read_text()
+    asyncio.run(scenario())
+    assert "agenda/1" in (tmp_path / "services.user_simulator.log").read_text()

@@ -8,7 +8,6 @@ with running_stack(tmp_path) as stack:
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import os
@@ -45,11 +44,10 @@ from schemas.topics import (
 )
 from schemas.trajectory import TrajectoryEvent
 from services.cli.stack.ports import Ports
-from services.runtime.bus.admin import beginning_offsets, end_offsets, read_range
-from services.runtime.bus.producer import BusProducer
 from services.runtime.bus.records import Incoming, Outgoing
 from services.runtime.service import Publication, outgoing_record
 from services.runtime.settings import Settings, load_settings
+from tests.support import live
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO_SUITE = ROOT / "deploy" / "demo" / "suite"
@@ -92,14 +90,7 @@ class RunningStack:
 
     def append(self, records: Sequence[Outgoing]) -> None:
         """Append raw records, poisoned ones too."""
-
-        async def main() -> None:
-            producer = BusProducer(self.bus, "tests")
-            await producer.start()
-            await producer.append(records)
-            await producer.stop()
-
-        asyncio.run(main())
+        live.append(self.bus, records)
 
     def start_agent(self, build: str = "good") -> str:
         """The demo's agent in a process of its own; returns the id it is registered under."""
@@ -153,9 +144,7 @@ class RunningStack:
 
     def read(self, topic: Topic) -> Iterator[Incoming]:
         """Everything on a topic now."""
-        begins = beginning_offsets(self.bus, topic.full_name)
-        for partition, end in sorted(end_offsets(self.bus, topic.full_name).items()):
-            yield from read_range(self.bus, topic.full_name, partition, begins[partition], end)
+        return live.everything(self.bus, topic)
 
     def records(self, topic: Topic, cls: type[R], run_id: str = "") -> list[R]:
         """The decodable records of a topic, of one run if asked."""
