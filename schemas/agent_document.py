@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import jsonschema_rs
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -23,12 +24,22 @@ from schemas.registry import (
     ToolRegistration,
 )
 from schemas.scenario import IDENTIFIER, TOOL_NAME
+from schemas.traces import ACTOR_PATH
 
 _SCHEMA_ERRORS = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError)
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:.+")
+_SECRET_NAME = re.compile(
+    r"api[-_]?key|(access|api|auth)[-_]?token|auth[-_]?value|authorization|bearer|credential"
+    r"|passw|secret|^token$",
+    re.IGNORECASE,
+)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_LABEL = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,63}"
-_ACTOR = re.compile(rf"{_LABEL}(/{_LABEL}){{0,15}}", re.ASCII)
+_TAKEN_HEADERS = re.compile(
+    r"x-pipelines-.*|content-.*|host|idempotency-key|connection|transfer-encoding|accept-encoding"
+    r"|expect|upgrade|te|trailer",
+    re.IGNORECASE,
+)
+_ACTOR = re.compile(ACTOR_PATH, re.ASCII)
 _ENTRYPOINT = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 
 
@@ -36,19 +47,40 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def _reference(value: str | None) -> str | None:
-    if value is not None and not _REFERENCE.fullmatch(value):
+def _reference(value: object) -> object:
+    """Runs before the type is checked, whose message would quote a number or a list."""
+    if value is None:
+        return value
+    if not isinstance(value, str) or not _REFERENCE.fullmatch(value):
         raise ValueError(
             "expected env:NAME or file:PATH, where the value is found; never the value"
         )
-    if value is not None and value.upper().startswith("ENV:WINDTUNNEL_"):
+    if value.upper().startswith("ENV:WINDTUNNEL_"):
         raise ValueError("expected a variable of your own: WINDTUNNEL_ ones are Windtunnel's")
     return value
+
+
+def _secrets(value: Any, path: str = "") -> Iterator[str]:
+    """Where texts stand whose names say that they are secrets."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    for name, inner in value.items() if isinstance(value, Mapping) else ():
+        here = f"{path}.{name}".removeprefix(".")
+        if isinstance(inner, str) and _SECRET_NAME.search(str(name)):
+            yield here
+        yield from _secrets(inner, here)
+
+
+def _check_no_secrets(value: Mapping[str, Any]) -> None:
+    if found := next(_secrets(value), None):
+        raise ValueError(f"expected no secret, found {found}: secrets go by reference")
 
 
 def _header(value: str | None) -> str | None:
     if value is not None and not _HEADER_NAME.fullmatch(value):
         raise ValueError("expected the name of an HTTP header")
+    if value is not None and _TAKEN_HEADERS.fullmatch(value):
+        raise ValueError(f"expected a header of your own: {value} is part of the contract")
     return value
 
 
@@ -64,6 +96,8 @@ def check_url(value: str) -> None:
         raise ValueError("expected a URL such as https://agent.example/dispatch")
     if has_user:
         raise ValueError("expected a URL without user and password: secrets go by reference")
+    if any(_SECRET_NAME.search(name) for name, _ in parse_qsl(parts.query)):
+        raise ValueError("expected a URL without a secret in its query: secrets go by reference")
 
 
 class ToolDocument(_Document):
@@ -81,7 +115,7 @@ class ToolDocument(_Document):
     target_auth_ref: str | None = None
     target_timeout_s: int = Field(default=30, ge=1, le=300)
 
-    _references = field_validator("target_auth_ref")(_reference)
+    _references = field_validator("target_auth_ref", mode="before")(_reference)
     _headers = field_validator("target_auth_header")(_header)
 
     @field_validator("input_schema", "output_schema")
@@ -119,6 +153,7 @@ class ChatDocument(_Document):
         taken = sorted(set(value) & {"model", "messages", "tools", "stream", "n", "tool_choice"})
         if taken:
             raise ValueError(f"expected parameters such as temperature, found {', '.join(taken)}")
+        _check_no_secrets(value)
         return value
 
 
@@ -129,7 +164,7 @@ class RasaDocument(_Document):
     tracker: bool = True
     token_ref: str | None = None
 
-    _references = field_validator("token_ref")(_reference)
+    _references = field_validator("token_ref", mode="before")(_reference)
 
 
 class GitDocument(_Document):
@@ -194,13 +229,19 @@ class AgentDocument(_Document):
     rasa: RasaDocument | None = None
 
     _headers = field_validator("auth_header")(_header)
-    _references = field_validator("auth_value_ref")(_reference)
+    _references = field_validator("auth_value_ref", mode="before")(_reference)
 
     @field_validator("endpoint")
     @classmethod
     def _is_url(cls, value: str) -> str:
         if value:
             check_url(value)
+        return value
+
+    @field_validator("build")
+    @classmethod
+    def _is_open(cls, value: dict[str, str]) -> dict[str, str]:
+        _check_no_secrets(value)
         return value
 
     @field_validator("actors")

@@ -148,16 +148,22 @@ def _is_text(node: Node) -> bool:
 
 def _parse_json(text: str, file: str) -> Node:
     try:
-        value = json.loads(text, object_pairs_hook=_unique)
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        if isinstance(value, dict):
+            return node_of(value)
     except json.JSONDecodeError as error:
         raise InvalidDocument(
             [Problem("", f"not JSON: {error.msg}", file, error.lineno, error.colno)]
         ) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidDocument([Problem("", "not JSON: nested too deep", file)]) from None
+    except ValueError as error:
         raise InvalidDocument([Problem("", f"not JSON: {error}", file)]) from None
-    if not isinstance(value, dict):
-        raise InvalidDocument([Problem("", "expected an object at the top of the file", file)])
-    return node_of(value)
+    raise InvalidDocument([Problem("", "expected an object at the top of the file", file)])
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -168,6 +168,7 @@ class TraceEvent:
     number: Annotated[int, "Ordinal of the trace event in its session, from 1."]
     type: Annotated[str, "reasoning, plan, handoff, state or custom."]
     payload: Annotated[str, "The reported object as JSON."]
+    version: Annotated[int, "Version of the payload's shape."] = 1
     actor: Annotated[str | None, "Call path of the sub-agent, if the agent said."] = None
     after_call: Annotated[int, "Ordinal of the tool call it follows, 0 for none."] = 0
     dispatch_id: Annotated[str, "Which posting of the turn reported it."] = ""

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's affair: nothing here is a timed assertion.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -38,7 +38,7 @@ MAX_RETRY_AFTER_S = 60.0
 """A `Retry-After` up to this is waited for; with a longer one the call fails at once."""
 MAX_BODY_BYTES = 1024 * 1024
 MAX_ANSWER_BYTES = MAX_BODY_BYTES + 64 * 1024
-_HIDDEN = "[run token]"
+_HIDDEN = "[redacted]"
 
 
 class EnvelopeError(ValueError):

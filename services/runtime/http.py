@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from services.runtime.http_protocol import BoundedHttp
 from services.runtime.metrics import Metrics
 from services.runtime.settings import ConfigurationError
 
@@ -39,7 +40,9 @@ class HttpServer:
         Raises:
             ConfigurationError: the port is in use, or the address is not this machine's.
         """
-        sock = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        # asyncio turns Nagle's delays off only on sockets that say that they are TCP.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((self._host, self._port))
@@ -51,7 +54,7 @@ class HttpServer:
             ) from None
         config = uvicorn.Config(
             self._app, log_config=None, access_log=False, lifespan="off",
-            timeout_graceful_shutdown=5, timeout_keep_alive=75, backlog=4096,
+            timeout_graceful_shutdown=5, timeout_keep_alive=75, backlog=4096, http=BoundedHttp,
         )  # fmt: skip
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve(sockets=[sock]), name="http")

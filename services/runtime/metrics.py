@@ -113,6 +113,16 @@ VERDICTS = Metric(
     "windtunnel_gate_verdicts_total", "counter", "Verdicts given.",
     "INCONCLUSIVE rising: baselines missing, pins changed or sessions unscored.", ("verdict",),
 )  # fmt: skip
+CONTROL_REQUESTS = Metric(
+    "windtunnel_control_requests_total", "counter",
+    "Requests to the control API, by route and status.",
+    "See docs/control-api-errors.md; 503 rising: look at the broker.", ("route", "status"),
+)  # fmt: skip
+CONTROL_SECONDS = Metric(
+    "windtunnel_control_request_seconds", "histogram", "Time the control API took for a request.",
+    "Slow writes: the broker acknowledges slowly; slow tests of connections: the agents.",
+    ("route",),
+)  # fmt: skip
 READY = Metric(
     "windtunnel_ready", "gauge", "1 when the service is ready, else 0.",
     "0 after start: it cannot reach the broker or is still replaying.",

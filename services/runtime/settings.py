@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from schemas.topics import MAX_RECORD_BYTES
 from services.runtime.bus.errors import BusMisconfigured
 from services.runtime.bus.settings import BusSettings
 
@@ -65,7 +66,8 @@ class Settings(BaseModel):
 
     def bus(self) -> BusSettings:
         """How to reach the broker."""
-        options: dict[str, Any] = dict(self.bus_options)
+        # The topics are made to take records of this size.
+        options: dict[str, Any] = {"max_record_bytes": MAX_RECORD_BYTES, **self.bus_options}
         return BusSettings(bootstrap=self.bootstrap, security=dict(self.bus_security), **options)
 
     @property

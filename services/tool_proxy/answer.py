@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 
+from schemas.briefs import ToolSpec
 from schemas.scenario import Failure
-from schemas.trajectory import TOOL_CALLED, Injection, ToolCalled, TrajectoryEvent
+from schemas.trajectory import Injection
 from services.tool_proxy import injection, rules
-from services.tool_proxy.errors import BY_CODE, Refused, error_body
-from services.tool_proxy.jsons import JsonObject, as_body, canonical, difference, is_text
-from services.tool_proxy.jsons import state_hash as hash_of
+from services.tool_proxy.errors import error_body
+from services.tool_proxy.jsons import JsonObject, as_body, canonical, is_text
 from services.tool_proxy.session import MAX_STATE_BYTES, Posting, SessionState, Tool
 from services.tool_proxy.validation import SchemaUnusable, violations
 from services.tool_proxy.world import ArgumentsRefused, Context, ToolError
@@ -57,9 +57,20 @@ class Outcome:
     """For the operator's log: what the world's code raised."""
 
 
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What only the real tool can answer, and which failure strikes its answer, if any."""
+
+    spec: ToolSpec
+    failure: int | None = None
+
+
 def needs_world(state: SessionState, call: Call) -> bool:
     """Whether answering may run a world author's code, which may take its time."""
-    return state.world is not None and state.world.find(call.tool) is not None
+    tool = state.tools.get(call.tool)
+    if state.world is None or tool is None or tool.is_real:
+        return False
+    return state.world.find(call.tool) is not None
 
 
 def refused(code: str, *, fault: str = "", **details: Any) -> Outcome:
@@ -68,18 +79,21 @@ def refused(code: str, *, fault: str = "", **details: Any) -> Outcome:
     return Outcome(response=body, source="error", error_code=code, fault=fault)
 
 
-def execute(state: SessionState, call: Call) -> Outcome:
-    """The answer to a call that is neither a repetition nor superseded."""
-    if state.calls >= state.brief.max_calls:
+def execute(state: SessionState, call: Call, *, under_way: int = 0) -> Outcome | Forward:
+    """The answer to a call that is neither a repetition nor superseded, or who is to give it.
+
+    `under_way`: how many calls of the session are at real tools, and not in its state yet.
+    """
+    if state.calls + under_way >= state.brief.max_calls:
         return refused("tool_call_limit")
     tool = state.tools.get(call.tool)
     if tool is None:
         return refused("tool_unknown")
-    if tool.spec.mode != "sandbox":
-        return refused("passthrough_unavailable")
     try:
         if wrong := violations(tool.input_schema, call.arguments):
             return refused("arguments_invalid", errors=[v._asdict() for v in wrong])
+        if tool.is_real:
+            return _forward(state, call, tool)
         if state.fault is not None:
             return refused(state.fault)
         outcome = _selected(state, call, tool)
@@ -88,14 +102,33 @@ def execute(state: SessionState, call: Call) -> Outcome:
     except ArgumentsRefused as error:
         wrong_here = {"path": error.path, "rule": error.rule, "message": error.message}
         return refused("arguments_invalid", errors=[wrong_here])
-    return refused("response_too_large") if _body_bytes(outcome) > MAX_BODY_BYTES else outcome
+    return refused("response_too_large") if body_bytes(outcome) > MAX_BODY_BYTES else outcome
 
 
-def _body_bytes(outcome: Outcome) -> int:
+def body_bytes(outcome: Outcome) -> int:
     """An upper bound of the reply's size: the response as it will be written, and its envelope."""
     response = outcome.response
     size = len(orjson.dumps(response) if outcome.response_is_text else response.encode())
     return size + len(outcome.validation or "") * 4 + 512
+
+
+def _forward(state: SessionState, call: Call, tool: Tool) -> Outcome | Forward:
+    """A real tool is only called where nothing comes in its stead."""
+    brief = state.brief
+    selection = rules.select(
+        brief, state.matched, state.struck, call.tool, call.arguments, real=True
+    )
+    if selection.failure is None:
+        return Forward(tool.spec)
+    failure = brief.failures[selection.failure]
+    if failure.kind in rules.EXECUTING:
+        return Forward(tool.spec, selection.failure)
+    if failure.kind == "malformed":
+        # What the tool would have answered is not known without its effects; any JSON will do.
+        struck = injection.malformed(call.arguments)
+    else:
+        struck = injection.replacing(failure, call.tool, _some_field(call, tool))
+    return injected(state, selection.failure, failure, struck)
 
 
 def _selected(state: SessionState, call: Call, tool: Tool) -> Outcome:
@@ -109,11 +142,11 @@ def _selected(state: SessionState, call: Call, tool: Tool) -> Outcome:
         if isinstance(base, Outcome):
             return base
         struck = None
-        if failure.kind == "slow" or not _is_tool_error(base.value):
+        if failure.kind == "slow" or not is_tool_error(base.value):
             struck = injection.altering(failure, base.value)
         if struck is None:
             return _plain(base, tool)
-        return _injected(state, selection.failure, failure, struck, after=base.after)
+        return injected(state, selection.failure, failure, struck, after=base.after)
     if failure.kind == "malformed":
         # What would have been answered, but on a copy that is thrown away.
         base = _base(state, call, selection.rule)
@@ -122,7 +155,7 @@ def _selected(state: SessionState, call: Call, tool: Tool) -> Outcome:
         struck = injection.malformed(base.value)
     else:
         struck = injection.replacing(failure, call.tool, _some_field(call, tool))
-    return _injected(state, selection.failure, failure, struck)
+    return injected(state, selection.failure, failure, struck)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +204,7 @@ def _plain(base: _Base | Outcome, tool: Tool) -> Outcome:
     if isinstance(base, Outcome):
         return base
     wrong = []
-    if tool.output_schema is not None and not _is_tool_error(base.value):
+    if tool.output_schema is not None and not is_tool_error(base.value):
         wrong = violations(tool.output_schema, base.value)
     result: JsonObject = {"valid": not wrong}
     if wrong:
@@ -187,7 +220,7 @@ def _plain(base: _Base | Outcome, tool: Tool) -> Outcome:
     )
 
 
-def _injected(
+def injected(
     state: SessionState,
     index: int,
     failure: Failure,
@@ -212,7 +245,7 @@ def _injected(
     )
 
 
-def _is_tool_error(value: Any) -> bool:
+def is_tool_error(value: Any) -> bool:
     """A tool's own error is no answer, so the output schema says nothing about it."""
     error = value.get("error") if isinstance(value, dict) and len(value) == 1 else None
     return isinstance(error, dict) and "code" in error and "message" in error
@@ -223,87 +256,3 @@ def _some_field(call: Call, tool: Tool) -> str:
         return next(iter(call.arguments))
     properties = tool.spec.input_schema.get("properties")
     return next(iter(properties), "body") if isinstance(properties, dict) else "body"
-
-
-def event_of(
-    state: SessionState, call: Call, outcome: Outcome, *, at_ms: int, latency_ms: int
-) -> TrajectoryEvent:
-    """The event that records an answered call. `latency_ms` includes the injected delay."""
-    ordinal = state.calls + 1
-    code = outcome.error_code
-    patch: list[JsonObject] = []
-    if state.current is not None and state.initial is not None:
-        if state.calls == 0:
-            # With this the world's end state follows from the trajectory alone.
-            patch.append({"op": "replace", "path": "", "value": orjson.loads(state.initial)})
-        if outcome.after is not None:
-            patch += difference(state.current, outcome.after)
-    current = outcome.after if outcome.after is not None else state.current
-    called = ToolCalled(
-        call=ordinal,
-        tool=call.tool,
-        arguments=call.raw,
-        response=outcome.response,
-        response_is_text=outcome.response_is_text,
-        source=outcome.source,
-        status=200 if code is None else BY_CODE[code].status,
-        error_code=code,
-        matched_rule_index=outcome.rule_index,
-        injection=outcome.injection,
-        validation=outcome.validation,
-        latency_ms=latency_ms,
-        actor=call.actor,
-        actor_declared=None if call.actor is None else _declared(state, call.actor),
-        idempotency_key=call.idempotency_key,
-        state_patch=orjson.dumps(patch).decode() if patch else None,
-        state_hash=None if current is None else hash_of(current),
-        dispatch_id=call.posting.dispatch_id,
-        dispatched_at_ms=call.posting.issued_at_ms,
-    )
-    return TrajectoryEvent(
-        event_id=f"{state.session_id}:t{ordinal}",
-        session_id=state.session_id,
-        run_id=state.run_id,
-        kind=TOOL_CALLED,
-        conversation=call.conversation,
-        turn=call.turn,
-        at_ms=at_ms,
-        tool_called=called,
-    )
-
-
-def _declared(state: SessionState, actor: str) -> bool:
-    """A call path is declared as a whole, or label by label."""
-    actors = state.brief.actors
-    return actor in actors or all(label in actors for label in actor.split("/"))
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What leaves the proxy: always JSON."""
-
-    status: int
-    body: bytes
-    retry_after_s: int | None = None
-
-
-def reply_of(called: ToolCalled) -> Reply:
-    """The answer to a recorded call, the same whenever it is asked for."""
-    if called.error_code is not None:
-        return Reply(called.status, called.response.encode())
-    text = called.response_is_text
-    envelope: JsonObject = {
-        "tool_name": called.tool,
-        "response": called.response if text else orjson.Fragment(called.response),
-        "source": called.source,
-        "latency_ms": called.latency_ms,
-        "matched_rule_index": called.matched_rule_index,
-    }
-    if called.source == "odyssey" and called.validation is not None:
-        envelope["validation"] = orjson.Fragment(called.validation)
-    return Reply(200, orjson.dumps(envelope))
-
-
-def refusal(error: Refused) -> Reply:
-    """The answer to a request that is refused without being recorded."""
-    return Reply(error.row.status, error.body, error.retry_after_s)

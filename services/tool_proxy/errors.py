@@ -36,7 +36,9 @@ TABLE: tuple[ErrorRow, ...] = (
              "Idempotency-Key must be 1 to 255 printable ASCII characters, given once."),
     ErrorRow("body_invalid", 400, False, "The body must be one JSON object in UTF-8."),
     ErrorRow("trace_invalid", 400, False,
-             "A trace event is an object with `type` and an object `payload`, nothing else."),
+             "The body is no trace event and no batch; see /schemas/trace-event.json."),
+    ErrorRow("trace_version_unknown", 400, False,
+             "A trace event has a version that is not known here; `details` names those that are."),
     ErrorRow("tool_call_limit", 403, False, "No more tool calls are allowed in this session.",
              recorded=True),
     ErrorRow("trace_limit", 403, False, "No more trace events are allowed in this session."),
@@ -46,6 +48,8 @@ TABLE: tuple[ErrorRow, ...] = (
     ErrorRow("body_timeout", 408, True, "The body did not arrive in time."),
     ErrorRow("turn_superseded", 409, False, "The turn was posted again; use its new token."),
     ErrorRow("body_too_large", 413, False, "The body is larger than 1 MiB."),
+    ErrorRow("body_encoding_unsupported", 415, False,
+             "Send the body uncompressed (no Content-Encoding) and in UTF-8."),
     ErrorRow("arguments_invalid", 422, False, "The arguments do not match the tool's input schema.",
              recorded=True),
     ErrorRow("idempotency_key_reused", 422, False,
@@ -59,8 +63,10 @@ TABLE: tuple[ErrorRow, ...] = (
              recorded=True),
     ErrorRow("tool_unavailable", 501, False, "Nothing answers for this tool here.",
              recorded=True),
-    ErrorRow("passthrough_unavailable", 501, False,
-             "The tool is registered as passthrough, which is not available here.", recorded=True),
+    ErrorRow("target_refused", 502, False,
+             "The tool's target is not one that may be called from here.", recorded=True),
+    ErrorRow("target_secret_missing", 500, False,
+             "The tool's credentials are missing here.", recorded=True),
     ErrorRow("response_too_large", 502, False, "The tool's response is larger than 1 MiB.",
              recorded=True),
     ErrorRow("log_unavailable", 503, True, "The call could not be recorded; repeat it."),
@@ -104,6 +110,9 @@ def documentation() -> str:
         "again up to four times, waiting 0.5 to 2.5 s with jitter, longer where `Retry-After` says",
         "so. A tool's own failure is not in this table: it is a 200 whose `response` tells it.",
         "",
+        "What is not HTTP at all is answered before it gets here, in plain text: 400, or 431 for a",
+        "request line and headers of more than 64 KiB; nothing of it is recorded.",
+        "",
         "*In the trajectory*: the call is recorded, with the code as `error_code`. *Spoils*: the",
         "fault is the platform's or the scenario's, and the session counts as invalid.",
         "",
@@ -113,7 +122,26 @@ def documentation() -> str:
     for row in TABLE:
         flags = " | ".join("yes" if f else "no" for f in (row.retryable, row.recorded, row.spoils))
         lines.append(f"| `{row.code}` | {row.status} | {flags} | {row.message} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", _REQUESTS])
+
+
+_REQUESTS = """\
+## What a request may be
+
+- **URL**: `{odyssey_proxy_url}/tools/{name}` or `/trace`, spelt with single slashes and none at the
+  end. Nothing redirects.
+- **Token**: in `Authorization: Bearer` or in `X-Pipelines-Run-Token`; in both, or in one of them
+  twice, only if it is the same each time. Any other `Authorization` beside it is refused.
+- **Body**: one JSON object of at most 1 MiB in UTF-8, without a byte order mark. Not taken, because
+  two readers could take them differently: a key given twice in one object, NaN and infinities,
+  integers beyond 64 bits, lone surrogates, more than 100 levels. `Content-Type` is not looked at,
+  except for a `charset` other than UTF-8; a compressed body is refused as well.
+- **Reply**: at most 1 MiB, the envelope included.
+- **Run tokens** in a body or a tool's name are replaced by `[redacted]` before anything is done
+  with them: they are secrets, and what is recorded is what the tool got.
+
+The whole of it as OpenAPI is served at `/api/odyssey-proxy/openapi.json`.
+"""
 
 
 if __name__ == "__main__":

@@ -1,20 +1,16 @@
-"""The shell around the pure parts: one call at a time per session, durable before visible.
+"""Tool calls and trace events of the sessions that this replica owns: durable before visible.
 
-The session table folds what the log says. Here each session has a view that is ahead of it by
-what was appended and acknowledged but not yet read back, so that a call need not wait for the
-consumer. Where the log turns out to say something else, the log is right and the view is renewed.
+Simulated tools answer one call of a session at a time. A real tool works outside the session's
+lock, so that a slow one does not hold up parallel calls; see docs/passthrough.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Protocol
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import orjson
 
@@ -23,48 +19,36 @@ from services.runtime import metrics as m
 from services.runtime.clock import Clock
 from services.runtime.logs import Log
 from services.runtime.metrics import Metrics
+from services.tool_proxy import rules
 from services.tool_proxy.answer import (
     Call,
+    Forward,
     Outcome,
-    Reply,
-    event_of,
     execute,
     needs_world,
     refused,
-    reply_of,
 )
 from services.tool_proxy.errors import Refused
 from services.tool_proxy.jsons import JsonObject
-from services.tool_proxy.rate import RateLimit
-from services.tool_proxy.repeats import Repeats, arrived, is_recorded_trace, recorded_call
+from services.tool_proxy.live import (
+    Answered,
+    Live,
+    LiveSessions,
+    Sessions,
+    UnderWay,
+)
+from services.tool_proxy.passthrough import CallRealTool, RealAnswer, RealCall, key_of
+from services.tool_proxy.recording import Reply, event_of, reply_of
+from services.tool_proxy.repeats import arrived, is_recorded_trace, recorded_call
 from services.tool_proxy.session import (
     Posting,
     ProxyCore,
     SessionState,
     likeness,
-    mark,
     trace_likeness,
 )
 
-
-class LogUnavailable(Exception):
-    """The event was not acknowledged; whether it is in the log is not known."""
-
-
-class Sessions(Protocol):
-    """What the log says about sessions, as far as this replica has read it."""
-
-    def get(self, session_id: str) -> SessionState | None:
-        """The session's state; None when it is unknown, over, or not this replica's."""
-
-    async def wait_for(self, session_id: str, timeout_s: float) -> SessionState | None:
-        """The same, waiting so long for the session's start to be read."""
-
-    def has_finished(self, session_id: str) -> bool:
-        """Whether the session is known to be over."""
-
-    def owns(self, session_id: str) -> bool:
-        """Whether the session's partition is this replica's and has been read to its end."""
+_Done = tuple[ToolCalled, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +59,8 @@ class ProxyLimits:
     world_timeout_s: float = 10.0
     waiting_calls: int = 32
     traces: int = 1000
+    real_calls: int = 512
+    real_calls_of_session: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +73,6 @@ class Trace:
     turn: int
     conversation: int
     actor: str | None = None
-
-
-@dataclass(slots=True)
-class _Live:
-    """What this process holds of a session besides its log."""
-
-    confirmed: SessionState
-    view: SessionState
-    rate: RateLimit
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: int = 0
-    checked: int = 0
-    repeats: Repeats = field(default_factory=Repeats)
-    pending: TrajectoryEvent | None = None
 
 
 class ToolProxy:
@@ -116,21 +88,30 @@ class ToolProxy:
         metrics: Metrics,
         log: Log,
         executor: Executor,
+        real_tools: CallRealTool | None = None,
         limits: ProxyLimits | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`record` returns when the event is durable and raises LogUnavailable when that is not
-        known; `executor` runs the code of worlds."""
-        self._core = core
+        known; `executor` runs the code of worlds; `real_tools` is the way to tools that are not
+        simulated, None where there are none."""
         self._sessions = sessions
-        self._record = record
         self._clock = clock
         self._metrics = metrics
         self._log = log
         self._executor = executor
         self._limits = limits or ProxyLimits()
         self._sleep = sleep
-        self._live: OrderedDict[str, _Live] = OrderedDict()
+        self._live = LiveSessions(
+            core, sessions, record, clock, log,
+            start_wait_s=self._limits.start_wait_s, waiting_calls=self._limits.waiting_calls,
+        )  # fmt: skip
+        self._real_tools = real_tools or _no_real_tool
+        self._real_calls: set[asyncio.Task[_Done]] = set()
+
+    def has_ended(self, session_id: str) -> bool:
+        """Whether the session is known to be over: its tokens are worth nothing any more."""
+        return self._sessions.has_finished(session_id)
 
     async def call(self, session_id: str, call: Call) -> Reply:
         """The answer to a tool call; when this returns, the call is in the log.
@@ -139,145 +120,179 @@ class ToolProxy:
             Refused: see the error table; then nothing was recorded.
         """
         started = self._clock.monotonic()
-        async with self._turn_of(session_id, call.turn, call.posting) as live:
-            earlier = recorded_call(
-                live.view, live.repeats, turn=call.turn, posting=call.posting,
-                alike=likeness(call.tool, call.arguments), idempotency_key=call.idempotency_key,
-            )  # fmt: skip
-            if earlier is not None:
-                return reply_of(earlier)
-            if live.view.calls > live.view.brief.max_calls:
-                # The first call over the limit is in the log, where it ends the session.
-                raise Refused("tool_call_limit")
-            event, outcome = await self._answer(live.view, call, started)
-            await self._append(live, event)
-        called = event.tool_called
-        assert called is not None
-        self._account(called)
-        if outcome.fault:
-            self._log.error("tool failed", session=session_id, tool=call.tool, fault=outcome.fault)
+        alike = likeness(call.tool, call.arguments)
+        async with self._live.admitted(session_id) as live:
+            may_fail = rules.may_fail(live.view.brief, call.tool, call.arguments)
+            async with live.failing if may_fail else nullcontext():
+                done = await self._one(live, call, alike, started)
+                while isinstance(done, UnderWay):
+                    await done.done.wait()
+                    done = await self._one(live, call, alike, started)
+                if isinstance(done, asyncio.Task):
+                    # It goes on, and is recorded, if whoever waits for it here goes away.
+                    done = await asyncio.shield(done)
+        if isinstance(done, Reply):
+            return done
+        called, outcome = done
         if outcome.delay_ms:
             # Outside the session's turn: a slow answer must not hold up parallel calls.
             await self._sleep(outcome.delay_ms / 1000)
         return reply_of(called)
 
-    async def trace(self, session_id: str, trace: Trace) -> None:
-        """Record a trace event; when this returns, it is in the log.
+    async def _one(
+        self, live: Live, call: Call, alike: bytes, started: float
+    ) -> Reply | _Done | UnderWay | asyncio.Task[_Done]:
+        """Decide what becomes of a call: it was recorded before, is under way already, is
+        answered and recorded here, or goes to a real tool."""
+        async with self._live.locked(live):
+            view = live.view
+            arrived(view, live.repeats, call.turn, call.posting)
+            earlier = recorded_call(
+                view, live.repeats, turn=call.turn, posting=call.posting, alike=alike,
+                idempotency_key=call.idempotency_key,
+            )  # fmt: skip
+            if earlier is not None:
+                return reply_of(earlier)
+            if (same := live.same_under_way(call, alike)) is not None:
+                return same
+            if view.calls + len(live.under_way) > view.brief.max_calls:
+                # The first call over the limit is in the log, where it ends the session.
+                raise Refused("tool_call_limit")
+            answered = await self._answer(view, call, started, len(live.under_way))
+            if isinstance(answered, Forward):
+                return self._send(live, call, alike, answered, started)
+            event, outcome = answered
+            await self._live.append(live, event)
+            return self._account(view.session_id, event, outcome)
+
+    def _send(
+        self, live: Live, call: Call, alike: bytes, forward: Forward, started: float
+    ) -> asyncio.Task[_Done]:
+        """Send a call to its real tool, in a task of its own."""
+        if len(live.under_way) >= self._limits.real_calls_of_session:
+            raise Refused("session_busy")
+        if len(self._real_calls) >= self._limits.real_calls:
+            raise Refused("overloaded")
+        session_id = live.view.session_id
+        key = key_of(session_id, call, alike, live.alike_before(call, alike))
+        one = UnderWay(call, alike)
+        real = RealCall(call.tool, forward.spec, call.raw, key, session_id)
+        live.under_way.append(one)
+        task = asyncio.create_task(self._real(live, one, forward, real, started))
+        self._real_calls.add(task)
+        task.add_done_callback(self._returned)
+        return task
+
+    async def _real(
+        self, live: Live, one: UnderWay, forward: Forward, real: RealCall, started: float
+    ) -> _Done:
+        """Have a real tool answer, outside the session's lock, and record it, within it.
+
+        Once made, a call is recorded even if its turn was posted again meanwhile: it has had its
+        effect. Where the session has ended meanwhile there is nothing left to record it in.
+        """
+        try:
+            answer = await self._real_tools(real)
+            latency_ms = round((self._clock.monotonic() - started) * 1000)
+            mine = Answered(one.call, forward, answer, latency_ms)
+            kept = False
+            try:
+                async with self._live.locked(live):
+                    event, outcome = mine.event(live.view, self._clock.now_ms())
+                    kept = True
+                    await self._live.append(live, event)
+                    return self._account(real.session_id, event, outcome)
+            except Refused as refused:
+                if not kept:
+                    live.answered.append(mine)
+                self._log.warning(
+                    "a real tool's answer could not be recorded", session=real.session_id,
+                    tool=real.tool, why=refused.row.code,
+                )  # fmt: skip
+                raise
+        finally:
+            live.under_way.remove(one)
+            one.done.set()
+
+    def _returned(self, task: asyncio.Task[_Done]) -> None:
+        self._real_calls.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever made the call may be gone
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for calls at real tools, and give up those that take longer."""
+        if self._real_calls:
+            _, late = await asyncio.wait(set(self._real_calls), timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
+    async def trace(self, session_id: str, traces: Sequence[Trace]) -> None:
+        """Record trace events of one posting, next to each other in their order; when this
+        returns, they are in the log.
 
         Raises:
-            Refused: see the error table; then nothing was recorded.
+            Refused: see the error table. None of them counts then; what is in the log in spite of
+                log_unavailable is not recorded again when the request is repeated.
         """
-        async with self._turn_of(session_id, trace.turn, trace.posting) as live:
-            view = live.view
-            alike = trace_likeness(trace.type, trace.payload, trace.actor)
-            if is_recorded_trace(
-                view, live.repeats, turn=trace.turn, posting=trace.posting, alike=alike
-            ):
-                return
-            if view.traces >= self._limits.traces:
+        posting, turn = traces[0].posting, traces[0].turn
+        async with self._live.admitted(session_id) as live, self._live.locked(live):
+            repeats = live.repeats
+            arrived(live.view, repeats, turn, posting)
+            consumed, undelivered = set(repeats.consumed), set(repeats.undelivered)
+            likenesses = [trace_likeness(t.type, t.payload, t.actor) for t in traces]
+            new = [
+                trace for trace, alike in zip(traces, likenesses, strict=True)
+                if not is_recorded_trace(
+                    live.view, repeats, turn=turn, posting=posting, alike=alike
+                )
+            ]  # fmt: skip
+            if live.view.traces + len(new) > self._limits.traces:
                 raise Refused("trace_limit")
-            number = view.traces + 1
-            event = TrajectoryEvent(
-                event_id=f"{session_id}:x{number}",
-                session_id=session_id,
-                run_id=view.run_id,
-                kind=TRACE,
-                conversation=trace.conversation,
-                turn=trace.turn,
-                at_ms=self._clock.now_ms(),
-                trace=TraceEvent(
-                    number=number,
-                    type=trace.type,
-                    payload=orjson.dumps(trace.payload).decode(),
-                    actor=trace.actor,
-                    after_call=view.calls,
-                    dispatch_id=trace.posting.dispatch_id,
-                    dispatched_at_ms=trace.posting.issued_at_ms,
-                ),
-            )
-            await self._append(live, event)
+            written: set[str] = set()
+            try:
+                for trace in new:
+                    event = self._traced(live.view, trace)
+                    await self._live.append(live, event)
+                    written.add(event.step)
+            except Refused:
+                repeats.consumed, repeats.undelivered = consumed, undelivered | written
+                raise
 
-    async def _session(self, session_id: str) -> SessionState:
-        state = self._sessions.get(session_id)
-        if state is None and not self._sessions.has_finished(session_id):
-            state = await self._sessions.wait_for(session_id, self._limits.start_wait_s)
-        if state is None and not self._sessions.has_finished(session_id):
-            owned = self._sessions.owns(session_id)
-            raise Refused("session_not_ready" if owned else "session_moved")
-        if state is None or state.ended:
-            raise Refused("token_invalid")
-        return state
-
-    @asynccontextmanager
-    async def _turn_of(self, session_id: str, turn: int, posting: Posting) -> AsyncIterator[_Live]:
-        """Wait for the session's turn, with a view that is up to date."""
-        live = self._live_of(session_id, await self._session(session_id))
-        live.rate.hit()
-        if live.waiting > self._limits.waiting_calls:
-            raise Refused("session_busy")
-        live.waiting += 1
-        try:
-            async with live.lock:
-                confirmed = await self._session(session_id)
-                _renew(live, confirmed)
-                await self._settle(live)
-                arrived(live.view, live.repeats, turn, posting)
-                yield live
-        finally:
-            live.waiting -= 1
-
-    def _live_of(self, session_id: str, confirmed: SessionState) -> _Live:
-        live = self._live.get(session_id)
-        if live is None:
-            for old in list(islice(self._live, 2)):
-                if self._live[old].waiting == 0 and self._sessions.get(old) is None:
-                    del self._live[old]
-                else:
-                    self._live.move_to_end(old)
-            rate = RateLimit(confirmed.brief.calls_per_minute, self._clock.monotonic)
-            live = _Live(confirmed, confirmed.copy(), rate, checked=len(confirmed.marks))
-            self._live[session_id] = live
-        return live
-
-    async def _settle(self, live: _Live) -> None:
-        """Find out about an event of which it is not known whether it is in the log.
-
-        It is appended again, unchanged: readers ignore the second of two equal ids, so it is in
-        the log once, and the call that it records can be answered when it is repeated.
-        """
-        event = live.pending
-        if event is None:
-            return
-        if event.step in live.view.marks:
-            live.pending = None
-        else:
-            await self._append(live, event)
-        if live.view.marks.get(event.step) == mark(event):
-            live.repeats.undelivered.add(event.step)
-
-    async def _append(self, live: _Live, event: TrajectoryEvent) -> None:
-        live.pending = event
-        try:
-            await self._record(event)
-        except LogUnavailable as error:
-            self._log.warning("event not acknowledged", id=event.event_id, error=str(error))
-            raise Refused("log_unavailable") from None
-        self._core.apply(live.view, event)
-        live.pending = None
+    def _traced(self, view: SessionState, trace: Trace) -> TrajectoryEvent:
+        number = view.traces + 1
+        return TrajectoryEvent(
+            event_id=f"{view.session_id}:x{number}",
+            session_id=view.session_id,
+            run_id=view.run_id,
+            kind=TRACE,
+            conversation=trace.conversation,
+            turn=trace.turn,
+            at_ms=self._clock.now_ms(),
+            trace=TraceEvent(
+                number=number,
+                type=trace.type,
+                payload=orjson.dumps(trace.payload).decode(),
+                actor=trace.actor,
+                after_call=view.calls,
+                dispatch_id=trace.posting.dispatch_id,
+                dispatched_at_ms=trace.posting.issued_at_ms,
+            ),
+        )
 
     async def _answer(
-        self, view: SessionState, call: Call, started: float
-    ) -> tuple[TrajectoryEvent, Outcome]:
-        def record(outcome: Outcome) -> TrajectoryEvent:
+        self, view: SessionState, call: Call, started: float, under_way: int
+    ) -> tuple[TrajectoryEvent, Outcome] | Forward:
+        def record(outcome: Outcome) -> tuple[TrajectoryEvent, Outcome]:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000)
-            return event_of(
+            event = event_of(
                 view, call, outcome,
                 at_ms=self._clock.now_ms(), latency_ms=elapsed_ms + outcome.delay_ms,
             )  # fmt: skip
+            return event, outcome
 
-        def work() -> tuple[TrajectoryEvent, Outcome]:
-            outcome = execute(view, call)
-            return record(outcome), outcome
+        def work() -> tuple[TrajectoryEvent, Outcome] | Forward:
+            decided = execute(view, call, under_way=under_way)
+            return decided if isinstance(decided, Forward) else record(decided)
 
         if not needs_world(view, call):
             return work()
@@ -286,23 +301,22 @@ class ToolProxy:
             return await asyncio.wait_for(running, self._limits.world_timeout_s)
         except TimeoutError:
             fault = f"no answer within {self._limits.world_timeout_s:g} s"
-            outcome = refused("world_failed", fault=fault)
-            return record(outcome), outcome
+            return record(refused("world_failed", fault=fault))
 
-    def _account(self, called: ToolCalled) -> None:
+    def _account(self, session_id: str, event: TrajectoryEvent, outcome: Outcome) -> _Done:
+        called = event.tool_called
+        assert called is not None
         kind = called.injection.kind if called.injection else ""
         self._metrics.add(m.TOOL_CALLS, source=called.source, injection=kind)
         self._metrics.observe(m.TOOL_SECONDS, called.latency_ms / 1000, source=called.source)
         if called.error_code is not None:
             self._metrics.add(m.TOOL_REFUSALS, code=called.error_code)
+        if outcome.fault:
+            self._log.error(
+                "tool failed", session=session_id, tool=called.tool, fault=outcome.fault
+            )
+        return called, outcome
 
 
-def _renew(live: _Live, confirmed: SessionState) -> None:
-    """Take the log's word for it where the view differs, or when the session was read anew."""
-    marks = confirmed.marks
-    if live.confirmed is confirmed:
-        news = islice(marks.items(), live.checked, None)
-        if len(marks) == live.checked or all(live.view.marks.get(s) == d for s, d in news):
-            live.checked = len(marks)
-            return
-    live.confirmed, live.view, live.checked = confirmed, confirmed.copy(), len(marks)
+async def _no_real_tool(call: RealCall) -> RealAnswer:
+    return RealAnswer(error_code="tool_unavailable", fault="no real tools can be reached from here")

@@ -41,15 +41,17 @@ def select(
     struck: Sequence[int],
     tool: str,
     arguments: Mapping[str, Any],
+    *,
+    real: bool = False,
 ) -> Selection:
     """The first failure that strikes and the first response rule that applies.
 
     `matched` and `struck` say, by index, how many calls each rule has matched and how often it
-    was used, before this call.
+    was used, before this call. Response rules concern simulated tools only, not `real` ones.
     """
     matching = []
     failure = rule = None
-    for index, selector in enumerate(selectors(brief)):
+    for index, selector in enumerate(brief.failures if real else selectors(brief)):
         if not _matches(selector, tool, arguments):
             continue
         matching.append(index)
@@ -62,6 +64,12 @@ def select(
             else:
                 rule = index
     return Selection(tuple(matching), failure, rule)
+
+
+def may_fail(brief: ToolBrief, tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a failure is meant for such calls: then what one of them gets depends on the ones
+    before it."""
+    return any(_matches(failure, tool, arguments) for failure in brief.failures)
 
 
 def uses_rule(brief: ToolBrief, selection: Selection) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -10,14 +11,21 @@ from pydantic import Field, field_validator
 
 from schemas.topics import TRAJECTORIES
 from schemas.trajectory import TrajectoryEvent
+from services.runtime.addresses import AllowList
 from services.runtime.bus.admin import end_offsets, partition_for
 from services.runtime.bus.errors import BusError
+from services.runtime.outbound import Outbound
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import ConfigurationError, TokenSettings
 from services.runtime.tokens import Tokens
+from services.tool_proxy.answer import MAX_BODY_BYTES
 from services.tool_proxy.app import ProxyApp
-from services.tool_proxy.proxy import LogUnavailable, ProxyLimits, ToolProxy
+from services.tool_proxy.live import LogUnavailable
+from services.tool_proxy.mcp_tools import McpTools
+from services.tool_proxy.passthrough_http import HttpTools
+from services.tool_proxy.passthrough_tools import RealTools
+from services.tool_proxy.proxy import ProxyLimits, ToolProxy
 from services.tool_proxy.session import KINDS, ProxyCore, SessionState
 from services.tool_proxy.world import WorldError, load_worlds
 
@@ -48,10 +56,23 @@ class ToolProxySettings(TokenSettings):
     body_timeout_s: float = Field(default=30.0, gt=0, description="For a body to arrive.")
     max_requests: int = Field(default=4096, ge=1, description="Requests under way at once.")
 
-    @field_validator("worlds", mode="before")
+    passthrough_allow: tuple[str, ...] = Field(
+        default=(),
+        description="Real tools off the public internet: HOST, *.SUFFIX or CIDR, :PORT or not.",
+    )
+    real_calls: int = Field(default=512, ge=1, description="Calls at real tools at once.")
+    real_calls_of_session: int = Field(default=16, ge=1, description="The same, of one session.")
+
+    @field_validator("passthrough_allow")
+    @classmethod
+    def _are_places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        AllowList(value)
+        return value
+
+    @field_validator("worlds", "passthrough_allow", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """`module:attribute,module:attribute`, as an environment variable has to write it."""
+        """`one,another`, as an environment variable has to write it."""
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
@@ -99,6 +120,17 @@ async def start(service: Service[ToolProxySettings]) -> None:
         except BusError as error:
             raise LogUnavailable(str(error)) from error
 
+    # It logs what servers answer, word by word, when it cannot make sense of it.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+    outbound = Outbound(
+        AllowList(settings.passthrough_allow),
+        max_connections=settings.real_calls,
+        max_response_bytes=MAX_BODY_BYTES,
+    )
+    mcp_tools = McpTools(outbound, max_sessions=settings.real_calls)
+    service.on_stop(outbound.close)
+    service.on_stop(mcp_tools.close)
+
     core = ProxyCore(worlds)
     table = SessionTable(service, core)
     proxy = ToolProxy(
@@ -109,13 +141,17 @@ async def start(service: Service[ToolProxySettings]) -> None:
         metrics=service.metrics,
         log=service.log,
         executor=executor,
+        real_tools=RealTools(HttpTools(outbound), mcp_tools),
         limits=ProxyLimits(
             start_wait_s=settings.start_wait_s,
             world_timeout_s=settings.world_timeout_s,
             waiting_calls=settings.waiting_calls,
             traces=settings.traces,
+            real_calls=settings.real_calls,
+            real_calls_of_session=settings.real_calls_of_session,
         ),
     )
+    service.on_stop(lambda: proxy.close(settings.drain_s))
     app = ProxyApp(
         proxy,
         Tokens(settings.token_secret.get_secret_value()),

@@ -29,8 +29,8 @@ from services.tool_proxy.world import World
 KINDS = frozenset({SESSION_STARTED, TOOL_CALLED, TRACE, SESSION_ENDED})
 """The events the proxy needs; others may be skipped undecoded."""
 UNSELECTED = frozenset(
-    {"tool_unknown", "passthrough_unavailable", "arguments_invalid", "tool_call_limit",
-     "tool_schema_invalid", "world_unknown"}
+    {"tool_unknown", "arguments_invalid", "tool_call_limit", "tool_schema_invalid",
+     "world_unknown"}
 )  # fmt: skip
 """Calls refused with these never reached the rules."""
 MAX_STATE_BYTES = 2 * 1024 * 1024
@@ -106,6 +106,11 @@ class Tool:
     spec: ToolSpec
     input_schema: bytes
     output_schema: bytes | None
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the registered real tool answers; whatever is not told to is simulated."""
+        return self.spec.mode == "passthrough"
 
 
 class ProxyCore:
@@ -254,7 +259,11 @@ def _state_after(state: SessionState, event: TrajectoryEvent, called: ToolCalled
 
 def _count(state: SessionState, called: ToolCalled, arguments: Mapping[str, Any]) -> None:
     brief = state.brief
-    selection = rules.select(brief, state.matched, state.struck, called.tool, arguments)
+    tool = state.tools.get(called.tool)
+    selection = rules.select(
+        brief, state.matched, state.struck, called.tool, arguments,
+        real=tool is not None and tool.is_real,
+    )  # fmt: skip
     if called.error_code is None:
         if called.injection is not None:
             ids = [failure.id for failure in brief.failures]

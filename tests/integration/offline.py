@@ -34,7 +34,8 @@ from schemas.trajectory import (
 from services.dispatcher.expansion import Plan, Planned, make_plan, started_event
 from services.dispatcher.session_core import DispatcherCore, End, Post
 from services.judge.core import judge_session
-from services.tool_proxy.answer import Call, event_of, execute, reply_of
+from services.tool_proxy.answer import Call, execute
+from services.tool_proxy.recording import event_of, reply_of
 from services.tool_proxy.repeats import Repeats, arrived, recorded_call
 from services.tool_proxy.session import Posting, ProxyCore, likeness
 from services.tool_proxy.session import SessionState as ProxyState

@@ -39,6 +39,8 @@ from tests.support.tool_proxy import SECRET, ended, make_brief, started
 ROOT = Path(__file__).parents[2]
 CODEC = Codec()
 PARTITIONS = 3
+EXTRA: dict[str, str] = {}
+"""Further settings of the processes that are spawned; a test's to replace."""
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def spawn(broker: EmbeddedBroker, log: Path, replica: int = 0) -> subprocess.Pop
             env=known | {
                 "WINDTUNNEL_BOOTSTRAP": broker.bootstrap, "WINDTUNNEL_BUS_OPTIONS": options,
                 "WINDTUNNEL_TOKEN_SECRET": SECRET, "WINDTUNNEL_REPLICA": str(replica),
-                "WINDTUNNEL_WORLDS": "tests.support.tool_proxy:WORLD",
+                "WINDTUNNEL_WORLDS": "tests.support.tool_proxy:WORLD", **EXTRA,
             },
         )  # fmt: skip
 

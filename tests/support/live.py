@@ -46,7 +46,8 @@ def live_broker(directory: Path, partitions: int = 2) -> Iterator[BusSettings]:
         settings = bus_settings(broker)
         shared = {"sessions": partitions}
         create_topics(
-            settings, [TopicSpec(t.full_name, shared.get(t.partition_group, 1)) for t in ALL]
+            settings,
+            [TopicSpec(t.full_name, shared.get(t.partition_group, 1), t.config()) for t in ALL],
         )
         yield settings
     finally:

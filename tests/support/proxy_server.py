@@ -91,7 +91,8 @@ def serving(
     clock, metrics, logger = FakeClock(), Metrics(), structlog.get_logger()
     executor = ThreadPoolExecutor(2)
     proxy = ToolProxy(
-        core=log.core, sessions=log, record=lambda event: log.record(event), clock=clock, metrics=metrics, log=logger,
+        core=log.core, sessions=log, record=lambda event: log.record(event), clock=clock,
+        metrics=metrics, log=logger,
         executor=executor, real_tools=tools or real_tools(client(allow=())),
         limits=ProxyLimits(**{"start_wait_s": 0.1, **limits}),
     )  # fmt: skip

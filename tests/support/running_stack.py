@@ -244,6 +244,7 @@ def running_stack(
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
                 "DEMO_AGENT_AUTH": f"Bearer {AGENT_TOKEN}",
+                "WINDTUNNEL_SECRET_FILES": str(folder),
                 **(environ or {}),
             },
             stdout=out,

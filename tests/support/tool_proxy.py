@@ -25,8 +25,11 @@ from schemas.trajectory import (
     TrajectoryEvent,
 )
 from services.runtime.metrics import Metrics
-from services.tool_proxy.answer import Call, Reply
-from services.tool_proxy.proxy import LogUnavailable, ProxyLimits, ToolProxy
+from services.tool_proxy.answer import Call
+from services.tool_proxy.live import LogUnavailable
+from services.tool_proxy.passthrough import CallRealTool
+from services.tool_proxy.proxy import ProxyLimits, ToolProxy
+from services.tool_proxy.recording import Reply
 from services.tool_proxy.session import Posting, ProxyCore, SessionState
 from services.tool_proxy.world import Context, ToolError, World
 
@@ -246,7 +249,12 @@ class Bench:
     """A proxy, its log, its clock, and calls made without HTTP."""
 
     def __init__(
-        self, brief: ToolBrief | None = None, *, log: MemoryLog | None = None, **limits: Any
+        self,
+        brief: ToolBrief | None = None,
+        *,
+        log: MemoryLog | None = None,
+        real_tools: CallRealTool | None = None,
+        **limits: Any,
     ) -> None:
         self.log = log or MemoryLog(ProxyCore({"desk": make_world()}))
         if brief is not None:
@@ -263,6 +271,7 @@ class Bench:
             metrics=self.metrics,
             log=structlog.get_logger(),
             executor=self.executor,
+            real_tools=real_tools,
             limits=ProxyLimits(**{"start_wait_s": 0.2, **limits}),
             sleep=self._sleep,
         )

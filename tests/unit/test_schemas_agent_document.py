@@ -118,6 +118,11 @@ colour: red
             ["endpoint: http://a.example", "auth_header: X", "auth_value_ref: env:WINDTUNNEL_X"],
             "auth_value_ref: expected a variable of your own",
         ),
+        (
+            ["endpoint: http://a.example", "auth_header: X-Pipelines-Run-Token"],
+            "auth_header: expected a header of your own",
+        ),
+        (["endpoint: http://a.example", "auth_header: Content-Length"], "is part of the contract"),
     ],
 )
 def test_each_kind_has_what_it_needs_and_nothing_else(lines: list[str], expected: str) -> None:

@@ -96,7 +96,7 @@ def test_trace_events_of_a_posted_again_turn_are_not_doubled() -> None:
 
     def trace(posting: int, n: int) -> Any:
         return bench.proxy.trace(
-            "s1", Trace("plan", {"n": n}, Posting(NOW_MS + posting, f"d{posting}"), 1, 1)
+            "s1", [Trace("plan", {"n": n}, Posting(NOW_MS + posting, f"d{posting}"), 1, 1)]
         )
 
     async def session() -> None:

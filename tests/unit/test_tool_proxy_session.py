@@ -302,7 +302,7 @@ def test_a_state_rebuilt_from_the_log_equals_the_live_one(
                     entry = Trace(
                         "plan", {"n": step}, Posting(NOW_MS + posting, f"d{posting}"), turn, 1
                     )
-                    await bench.proxy.trace("s1", entry)
+                    await bench.proxy.trace("s1", [entry])
                 else:
                     await bench.call(tool, arguments, posting=posting, turn=turn, key=key)
             except Refused as refused:
@@ -310,7 +310,8 @@ def test_a_state_rebuilt_from_the_log_equals_the_live_one(
 
     asyncio.run(session())
     bench.close()
-    live = bench.proxy._live["s1"].view if "s1" in bench.proxy._live else bench.log.table["s1"]
+    known = bench.proxy._live._live
+    live = known["s1"].view if "s1" in known else bench.log.table["s1"]
     rebuilt = bench.log.rebuilt().table["s1"]
     assert refusals <= {"idempotency_key_reused", "tool_call_limit"}
     rebuilt.world = live.world  # equal worlds are not identical ones
@@ -331,4 +332,4 @@ def test_nothing_is_held_of_a_session_that_is_over() -> None:
 
     asyncio.run(sessions())
     bench.close()
-    assert len(bench.proxy._live) <= 2
+    assert len(bench.proxy._live._live) <= 2

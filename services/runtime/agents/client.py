@@ -1,35 +1,38 @@
-"""The wire contract with an HTTP agent: one POST a turn, an exact ping, bounded in every way."""
+"""The wire contract with an HTTP agent: one POST a turn, bounded in every way (R11-R16)."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
 import orjson
-from httpx_aiohttp import AiohttpTransport
 
 from schemas.agent_response import ParsedResponse, ResponseRefused, parse_response
 from schemas.registry import AgentRegistration
+from services.runtime.agents.connection import check_connection
+from services.runtime.agents.decoding import NotJson, decode
+from services.runtime.agents.exchange import MAX_RESPONSE_BYTES, AgentFailed, Exchanger
+from services.runtime.agents.redaction import Redactor
 from services.runtime.agents.secrets import auth_headers
 
-MAX_RESPONSE_BYTES = 4 * 1024 * 1024
+__all__ = [
+    "DEFAULT_TIMEOUT_S",
+    "MAX_RESPONSE_BYTES",
+    "MAX_TIMEOUT_S",
+    "AgentClient",
+    "AgentFailed",
+    "TurnRequest",
+    "turn_timeout_s",
+]
+
 DEFAULT_TIMEOUT_S = 300
 MAX_TIMEOUT_S = 1800
-_CONNECT_PAUSES_S = (0.2, 0.5)
-# The aiohttp transport reports a refused connection as a connect timeout.
-_NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout)
-
-
-class AgentFailed(Exception):
-    """The agent did not give a usable answer; `outcome` is timeout or error."""
-
-    def __init__(self, outcome: str, code: str, detail: str) -> None:
-        self.outcome, self.code, self.detail = outcome, code, detail
-        super().__init__(f"{code}: {detail}")
+_READ_AT_ONCE_BYTES = 64 * 1024
+"""Larger answers are read in a thread: the loop has other turns to serve meanwhile."""
+_MAX_SHOWN = 40
+_IDENTIFYING = ("task_id", "run_id", "run_token_jti")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +48,30 @@ class TurnRequest:
     idempotency_key: str
 
 
-class AgentClient:
-    """Posts turns to agents. One per process; safe for any number of concurrent turns."""
+def turn_timeout_s(agent: AgentRegistration) -> int:
+    """How long a turn of the agent may take, slow bytes included (R16)."""
+    return min(agent.run_timeout_s or DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S)
 
-    def __init__(self, max_connections: int) -> None:
-        limits = httpx.Limits(max_connections=max_connections, max_keepalive_connections=100)
-        self._client = httpx.AsyncClient(
-            transport=AiohttpTransport(limits=limits), follow_redirects=False, trust_env=False
-        )
+
+class AgentClient:
+    """Posts turns to agents that speak the runtime contract. The agent kind `http`."""
+
+    def __init__(self, max_connections: int, exchanger: Exchanger | None = None) -> None:
+        """An `exchanger` that is given is closed by whoever gave it."""
+        self._own = exchanger is None
+        self._exchanger = exchanger or Exchanger(max_connections)
 
     async def close(self) -> None:
-        await self._client.aclose()
+        if self._own:
+            await self._exchanger.close()
 
-    async def ping(self, agent: AgentRegistration, timeout_s: float) -> None:
+    async def check(self, agent: AgentRegistration, timeout_s: float) -> None:
         """Post exactly `{"ping": true}` with the configured auth; returns when it is answered 2xx.
 
         Raises:
             AgentFailed, SecretMissing
         """
-        headers = {"Content-Type": "application/json", **auth_headers(agent)}
-        status, _ = await self._post(agent.endpoint, b'{"ping": true}', headers, timeout_s)
-        if not 200 <= status < 300:
-            hint = "; check the auth header of its registration" if status in (401, 403) else ""
-            raise AgentFailed("error", "ping_refused", f"the ping was answered {status}{hint}")
+        await check_connection(agent, timeout_s, self._exchanger)
 
     async def turn(self, agent: AgentRegistration, request: TurnRequest) -> ParsedResponse:
         """Post one turn and parse the answer.
@@ -76,6 +80,8 @@ class AgentClient:
             AgentFailed: no usable answer within the agent's timeout.
             SecretMissing: the auth value cannot be resolved.
         """
+        auth = auth_headers(agent)
+        redactor = Redactor([request.run_token, *auth.values()])
         headers = {
             "Content-Type": "application/json",
             "X-Pipelines-Run-Token": request.run_token,
@@ -84,63 +90,48 @@ class AgentClient:
             "X-Pipelines-Task-Id": str(request.task_id),
             "X-Pipelines-Run-Token-Jti": request.jti,
             "Idempotency-Key": request.idempotency_key,
-            **auth_headers(agent),
+            **auth,
         }
-        timeout_s = min(agent.run_timeout_s or DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S)
-        body = orjson.dumps(request.body)
-        status, answer = await self._post(agent.endpoint, body, headers, timeout_s)
-        if not 200 <= status < 300:
+        answer = await self._exchanger.exchange(
+            "POST",
+            agent.endpoint,
+            body=orjson.dumps(request.body),
+            headers=headers,
+            timeout_s=turn_timeout_s(agent),
+        )
+        if not answer.ok:
             raise AgentFailed(
-                "error",
-                "http_status",
-                f"answered {status}: {answer[:300].decode(errors='replace')}",
+                "error", "http_status", f"answered {answer.status}: {redactor.quote(answer.body)}"
             )
         try:
-            decoded = orjson.loads(answer)
-        except orjson.JSONDecodeError as error:
-            raise AgentFailed("error", "response_not_json", str(error)) from None
-        try:
-            return parse_response(decoded, require_rich_transcript=agent.require_rich_transcript)
+            if len(answer.body) > _READ_AT_ONCE_BYTES:
+                return await asyncio.to_thread(_read, agent, request, answer.body)
+            return _read(agent, request, answer.body)
+        except NotJson as error:
+            detail = f"{error}; the answer begins: {redactor.quote(answer.body)}"
+            raise AgentFailed("error", "response_not_json", detail) from None
         except ResponseRefused as error:
-            raise AgentFailed("error", error.code, str(error)) from None
+            raise AgentFailed("error", error.code, redactor.text(str(error))) from None
 
-    async def _post(
-        self, url: str, body: bytes, headers: Mapping[str, str], timeout_s: float
-    ) -> tuple[int, bytes]:
-        try:
-            async with asyncio.timeout(timeout_s):
-                for pause_s in _CONNECT_PAUSES_S:
-                    # Only a connection that was never made is tried again: nothing was sent.
-                    with contextlib.suppress(*_NOT_CONNECTED):
-                        return await self._exchange(url, body, headers, timeout_s)
-                    await asyncio.sleep(pause_s)
-                return await self._exchange(url, body, headers, timeout_s)
-        except _NOT_CONNECTED as error:
-            raise AgentFailed("error", "unreachable", f"cannot connect to {url}: {error}") from None
-        except (TimeoutError, httpx.TimeoutException):
-            raise AgentFailed("timeout", "timeout", f"no answer within {timeout_s:g} s") from None
-        except httpx.HTTPError as error:
-            raise AgentFailed(
-                "error", "connection_broken", f"{type(error).__name__} while talking to {url}"
-            ) from None
 
-    async def _exchange(
-        self, url: str, body: bytes, headers: Mapping[str, str], timeout_s: float
-    ) -> tuple[int, bytes]:
-        async with self._client.stream(
-            "POST", url, content=body, headers=dict(headers), timeout=timeout_s
-        ) as response:
-            if response.is_redirect:
-                raise AgentFailed(
-                    "error",
-                    "redirect",
-                    f"answered {response.status_code}; redirects are not followed",
-                )
-            received = bytearray()
-            async for chunk in response.aiter_bytes():
-                received += chunk
-                if len(received) > MAX_RESPONSE_BYTES:
-                    raise AgentFailed(
-                        "error", "response_too_large", f"more than {MAX_RESPONSE_BYTES} bytes"
-                    )
-            return response.status_code, bytes(received)
+def _read(agent: AgentRegistration, request: TurnRequest, body: bytes) -> ParsedResponse:
+    decoded = decode(body)
+    parsed = parse_response(decoded.value, require_rich_transcript=agent.require_rich_transcript)
+    notes = (*decoded.notes, *_strangers(decoded.value, request))
+    return replace(parsed, soft_warnings=(*notes, *parsed.soft_warnings)) if notes else parsed
+
+
+def _strangers(answer: Mapping[str, Any], request: TurnRequest) -> list[str]:
+    """Signs that the agent has answered another task.
+
+    The contract has no such echo, so a key of that name may be the agent's own; but where it has
+    mixed up its sessions, this is the trace that it leaves.
+    """
+    found = []
+    for name in _IDENTIFYING:
+        said, asked = answer.get(name), request.body.get(name)
+        if isinstance(said, str | int) and asked is not None and str(said) != str(asked):
+            # Nothing is cut: half a secret could no longer be told to be one.
+            shown = repr(str(said)) if len(str(said)) <= _MAX_SHOWN else "something else"
+            found.append(f"the answer names {name} {shown}; this turn's is {asked!r}")
+    return found

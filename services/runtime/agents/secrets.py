@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from schemas.registry import AgentRegistration
 
 _MAX_BYTES = 64 * 1024
 _OURS = "WINDTUNNEL_"
+_FOLDERS = "WINDTUNNEL_SECRET_FILES"
+_USUAL_FOLDERS = ("/run/secrets", "/var/run/secrets")
 
 
 class SecretMissing(Exception):
@@ -18,7 +21,9 @@ class SecretMissing(Exception):
 def resolve(reference: str, owner: str) -> str:
     """The secret that `env:NAME` or `file:PATH` leads to.
 
-    Reads a file where the reference names one; such files are small and local.
+    Reads a file where the reference names one; such files are small and local. Whoever may register
+    agents says where their secrets are sent, so not every file may be named: those in /run/secrets,
+    and in the folders of WINDTUNNEL_SECRET_FILES (separated by colons, of whoever resolves).
 
     Args:
         owner: Whose secret it is, for the message.
@@ -35,7 +40,13 @@ def resolve(reference: str, owner: str) -> str:
         value = os.environ.get(place)
     elif scheme == "file":
         try:
-            with Path(place).open("rb") as file:
+            path = Path(place).resolve()
+            if not any(path.is_relative_to(folder) for folder in _folders()):
+                raise SecretMissing(
+                    f"{owner}: {reference} is not in a folder for secrets; put it into "
+                    f"{_USUAL_FOLDERS[0]}, or name its folder in {_FOLDERS}"
+                )
+            with path.open("rb") as file:
                 value = file.read(_MAX_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError):
             value = None
@@ -49,6 +60,11 @@ def resolve(reference: str, owner: str) -> str:
     return value
 
 
+def _folders() -> list[Path]:
+    named = os.environ.get(_FOLDERS, "").split(os.pathsep)
+    return [Path(folder).resolve() for folder in (*_USUAL_FOLDERS, *named) if folder]
+
+
 def auth_headers(agent: AgentRegistration) -> dict[str, str]:
     """The agent's own auth header, its value resolved at this moment and kept nowhere.
 
@@ -58,3 +74,14 @@ def auth_headers(agent: AgentRegistration) -> dict[str, str]:
     if not agent.auth_header or not agent.auth_value_ref:
         return {}
     return {agent.auth_header: resolve(agent.auth_value_ref, f"agent {agent.agent_id}")}
+
+
+def agent_secrets(agent: AgentRegistration) -> list[str]:
+    """Every secret of the agent that can be found here: what must not be recorded."""
+    references = [agent.auth_value_ref, agent.rasa.token_ref if agent.rasa else None]
+    found = []
+    for reference in references:
+        if reference:
+            with contextlib.suppress(SecretMissing):
+                found.append(resolve(reference, agent.agent_id))
+    return found
