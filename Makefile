@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 LINTED := schemas services pipelines deploy tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap lanes bench clean
+.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap shell-client lanes bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -57,7 +57,10 @@ clickhouse: ## Install Debian's ClickHouse server for its lane (as root)
 bubblewrap: ## Install Debian's bubblewrap, which agents uploaded as code run in (as root)
 	@command -v bwrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap; }
 
-lanes: kafka-jars clickhouse bubblewrap ## Get what the lanes need
+shell-client: ## Install curl and jq, which the shell agent of the conformance tests is made of (as root)
+	@command -v curl >/dev/null && command -v jq >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends curl jq; }
+
+lanes: kafka-jars clickhouse bubblewrap shell-client ## Get what the lanes need
 
 bench: $(STAMP) ## Run the orchestration benchmark and print its JSON
 	@$(BIN)/python -m tests.bench.orchestration

@@ -18,6 +18,7 @@ from schemas.registry import AgentRegistration, Suite
 from schemas.runs import OffsetRange, RunRequest, RunStatus
 from schemas.runs import RunState as States
 from schemas.topics import RUN_STATUS, SCORES, TRAJECTORIES
+from services.dispatcher.agents.kind import AgentKind
 from services.dispatcher.expansion import (
     RequestRefused,
     check_request,
@@ -27,7 +28,7 @@ from services.dispatcher.expansion import (
 from services.dispatcher.run_core import Accept, Admit, Complete, RunCore, RunState
 from services.dispatcher.settings import DispatcherSettings
 from services.runtime import metrics as m
-from services.runtime.agents.client import AgentClient, AgentFailed
+from services.runtime.agents.client import AgentFailed
 from services.runtime.agents.fingerprint import fingerprint
 from services.runtime.agents.secrets import SecretMissing
 from services.runtime.bus.admin import end_offsets
@@ -45,14 +46,14 @@ class Coordinator:
     def __init__(
         self,
         service: Service[DispatcherSettings],
-        client: AgentClient,
+        kinds: AgentKind,
         suites: SuiteLookup,
         agents: Lookup[AgentRegistration],
         statuses: Lookup[RunStatus],
         pins: Mapping[str, str],
     ) -> None:
         self._service = service
-        self._client = client
+        self._kinds = kinds
         self._suites = suites
         self._agents = agents
         self._statuses = statuses
@@ -127,12 +128,9 @@ class Coordinator:
                 can_improvise=bool(self._service.settings.user_model),
             )
             if earlier is None:
-                await self._client.ping(agent, self._service.settings.ping_timeout_s)
+                await self._check(agent)
         except RequestRefused as error:
             await self._reject(state, error.errors)
-            return
-        except AgentFailed as error:
-            await self._reject(state, [f"agent {request.agent_id!r}: {error}"])
             return
         except (SecretMissing, WindtunnelSchemaError) as error:
             await self._reject(state, [str(error)])
@@ -171,6 +169,12 @@ class Coordinator:
                 f"`windtunnel agents register`, or see `windtunnel agents list`"
             )
         raise RequestRefused(errors)
+
+    async def _check(self, agent: AgentRegistration) -> None:
+        try:
+            await self._kinds.check(agent, self._service.settings.ping_timeout_s)
+        except (AgentFailed, LookupError) as error:
+            raise RequestRefused([f"agent {agent.agent_id!r}: {error}"]) from None
 
     async def _admit(self, state: RunState, action: Admit) -> None:
         if action.phase != state.phase:

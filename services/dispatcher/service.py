@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections import OrderedDict
+from pathlib import Path
 
 import orjson
 from starlette.requests import Request
@@ -15,18 +17,23 @@ from schemas.pins import WORLD, judge_pin, user_pin
 from schemas.registry import AgentRegistration
 from schemas.runs import RunRequest, RunStatus
 from schemas.topics import AGENTS, RUN_PROGRESS, RUN_REQUESTS, RUN_STATUS, TRAJECTORIES
+from services.dispatcher.agents.table import AgentKinds
+from services.dispatcher.code.agent import CodeAgent
+from services.dispatcher.code.limits import CodeLimits
 from services.dispatcher.coordinator import Coordinator
 from services.dispatcher.proxies import Proxies
 from services.dispatcher.session_core import KINDS, DispatcherCore, SessionState
 from services.dispatcher.settings import DispatcherSettings
 from services.dispatcher.turns import TurnDispatcher
-from services.runtime.agents.client import AgentClient
 from services.runtime.agents.fingerprint import fingerprint
 from services.runtime.bus.admin import end_offsets
 from services.runtime.core import Stream
 from services.runtime.lookup import Lookup, SuiteLookup
 from services.runtime.service import Service
 from services.runtime.sessions import SessionTable
+from services.runtime.settings import ConfigurationError
+from services.runtime.sources.cache import SourceCache
+from services.runtime.sources.store import SourceStore
 from services.runtime.state_table import StateTable
 
 RUNS: Stream[RunRequest] = Stream(
@@ -51,19 +58,20 @@ async def start(service: Service[DispatcherSettings]) -> None:
     await asyncio.gather(suites.start(), agents.start(), statuses.start())
     partitions = len(await asyncio.to_thread(end_offsets, service.bus, TRAJECTORIES.full_name))
 
-    client = AgentClient(settings.concurrent_turns)
-    service.on_stop(client.close)
+    code = await _code_agents(service)
+    kinds = AgentKinds(settings.concurrent_turns, service.clock, {"code": code})
+    service.on_stop(kinds.close)
     proxies = Proxies(service.bus, partitions, service.clock, service.log)
     service.watch(proxies.keep_fresh(), "proxy owners")
 
-    turns = TurnDispatcher(service, client, proxies, registrations.find)
+    turns = TurnDispatcher(service, kinds, proxies, registrations.find)
     sessions = SessionTable(
         service, DispatcherCore(), turns.act, concurrency=settings.concurrent_turns
     )
     await service.consume([TRAJECTORIES], sessions, kinds=KINDS)
     service.watch(_expire(service, sessions), "session deadlines")
 
-    coordinator = Coordinator(service, client, suites, agents, statuses, pins=_pins(settings))
+    coordinator = Coordinator(service, kinds, suites, agents, statuses, pins=_pins(settings))
     runs = StateTable(
         service,
         RUNS,
@@ -91,6 +99,23 @@ class Registrations:
     def find(self, agent_id: str, fingerprint: str) -> AgentRegistration | None:
         """The agent as it was when it had this fingerprint."""
         return self._known.get((agent_id, fingerprint))
+
+
+async def _code_agents(service: Service[DispatcherSettings]) -> CodeAgent:
+    """The kind whose source comes from the topic and runs in sandboxes here.
+
+    Raises:
+        ConfigurationError: there is no place on disk to unpack it.
+    """
+    settings = service.settings
+    folder = Path(settings.code_cache or tempfile.gettempdir())
+    try:
+        cache = await asyncio.to_thread(SourceCache, folder, settings.code_cache_mb << 20)
+    except OSError as error:
+        raise ConfigurationError(f"WINDTUNNEL_CODE_CACHE: {error}") from None
+    store = SourceStore(service, cache)
+    await store.start()
+    return CodeAgent(store, CodeLimits.of(settings), service.log)
 
 
 def _pins(settings: DispatcherSettings) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import traceback
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
@@ -19,17 +21,21 @@ from schemas.trajectory import (
     SessionEnded,
     TrajectoryEvent,
 )
+from services.dispatcher.agents.kind import AgentKind, Superseded
+from services.dispatcher.answers import answered, failed, fitting
 from services.dispatcher.proxies import Proxies
 from services.dispatcher.session_core import End, Notify, Post, SessionState
 from services.dispatcher.settings import DispatcherSettings
 from services.runtime import metrics as m
-from services.runtime.agents.client import AgentClient, AgentFailed, TurnRequest
-from services.runtime.agents.secrets import SecretMissing
+from services.runtime.agents.client import AgentFailed, TurnRequest
+from services.runtime.agents.redaction import Redactor
+from services.runtime.agents.secrets import SecretMissing, agent_secrets
 from services.runtime.ids import decimal_id, digest
 from services.runtime.service import Publication, Service
-from services.runtime.tokens import Claims, Tokens
+from services.runtime.tokens import Claims, TokenRefused, Tokens
 
 _TOKEN_SLACK_MS = 60_000
+_RECORD_SLACK_BYTES = 4096
 
 
 class TurnDispatcher:
@@ -38,13 +44,13 @@ class TurnDispatcher:
     def __init__(
         self,
         service: Service[DispatcherSettings],
-        client: AgentClient,
+        agents: AgentKind,
         proxies: Proxies,
         agent_of: Callable[[str, str], AgentRegistration | None],
     ) -> None:
         """`agent_of(agent_id, fingerprint)` looks up the registration a session started with."""
         self._service = service
-        self._client = client
+        self._agents = agents
         self._proxies = proxies
         self._agent_of = agent_of
         self._tokens = Tokens(service.settings.token_secret.get_secret_value())
@@ -64,45 +70,81 @@ class TurnDispatcher:
         service = self._service
         dispatch_id = service.ids.new()
         started = service.clock.monotonic()
-        answer: AgentTurn
+        left_s = max(state.deadline_ms - service.clock.now_ms(), 0) / 1000
         try:
-            parsed = await self._ask(state, turn, state.pending[1], dispatch_id)
-            answer = _answered(parsed)
-        except AgentFailed as failure:
-            answer = AgentTurn(
-                outcome=failure.outcome, error_code=failure.code, error_detail=failure.detail
-            )
-        except (SecretMissing, LookupError) as failure:
-            answer = AgentTurn(
-                outcome="infrastructure", error_code="infrastructure", error_detail=str(failure)
-            )
+            async with asyncio.timeout(left_s):
+                answer = await self._answer(state, turn, state.pending[1], dispatch_id)
+        except TimeoutError:
+            # The session's time is up, not the agent's: there is no answer to record.
+            return
+        except Superseded:
+            service.log.warning("turn superseded", session=state.session_id, turn=turn)
+            return
         elapsed = service.clock.monotonic() - started
         service.metrics.observe(m.TURN_SECONDS, elapsed, outcome=answer.outcome)
-        await self._append(
-            state,
-            TrajectoryEvent(
-                event_id=f"{state.session_id}:a{turn}",
-                session_id=state.session_id,
-                run_id=state.run_id,
-                kind=AGENT_TURN,
-                conversation=state.conversation,
-                turn=turn,
-                at_ms=service.clock.now_ms(),
-                agent_turn=replace(
-                    answer, latency_ms=round(elapsed * 1000), dispatch_id=dispatch_id
-                ),
-            ),
+        event = TrajectoryEvent(
+            event_id=f"{state.session_id}:a{turn}",
+            session_id=state.session_id,
+            run_id=state.run_id,
+            kind=AGENT_TURN,
+            conversation=state.conversation,
+            turn=turn,
+            at_ms=service.clock.now_ms(),
+            agent_turn=replace(answer, latency_ms=round(elapsed * 1000), dispatch_id=dispatch_id),
         )
+        limit = service.bus.max_record_bytes - _RECORD_SLACK_BYTES
+        agent = self._agent(state)
+        guarded = agent is not None and agent.require_rich_transcript
+        event = fitting(event, lambda one: len(service.codec.encode(one)), limit, guarded)
+        await self._append(state, event)
+
+    def _agent(self, state: SessionState) -> AgentRegistration | None:
+        started = state.started
+        return self._agent_of(started.agent_id, started.agent_fingerprint)
+
+    async def _answer(
+        self, state: SessionState, turn: int, text: str, dispatch_id: str
+    ) -> AgentTurn:
+        """What to record of a turn, whatever becomes of it. Holds no secrets."""
+        agent = self._agent(state)
+        try:
+            if agent is None:
+                raise LookupError(
+                    f"agent {state.started.agent_id} is no longer registered as it was when the "
+                    f"run began"
+                )
+            parsed = await self._ask(state, agent, turn, text, dispatch_id)
+            return answered(self._redactor(agent).response(parsed))
+        except Superseded:
+            raise
+        except AgentFailed as failure:
+            outcome, code, detail = failure.outcome, failure.code, failure.detail
+        except Exception as error:
+            outcome = code = "infrastructure"
+            detail = str(error)
+            if not isinstance(error, SecretMissing) and type(error) is not LookupError:
+                # Whatever one agent sets off here must not end every other agent's sessions.
+                # Where, but not what: an exception's own text may quote what was sent.
+                where = "".join(traceback.format_tb(error.__traceback__))
+                self._service.log.error("turn failed", error=type(error).__name__, where=where)
+                code, detail = "internal_error", f"{type(error).__name__}; see the log"
+        return failed(outcome, code, self._redactor(agent).text(detail))
+
+    def _redactor(self, agent: AgentRegistration | None) -> Redactor:
+        """Knows the agent's own secrets, and every run token: an agent may keep earlier ones."""
+        return Redactor([] if agent is None else agent_secrets(agent), self._is_token)
+
+    def _is_token(self, text: str) -> bool:
+        try:
+            self._tokens.open(text, 0)
+        except TokenRefused:
+            return False
+        return True
 
     async def _ask(
-        self, state: SessionState, turn: int, text: str, dispatch_id: str
+        self, state: SessionState, agent: AgentRegistration, turn: int, text: str, dispatch_id: str
     ) -> ParsedResponse:
         started = state.started
-        agent = self._agent_of(started.agent_id, started.agent_fingerprint)
-        if agent is None:
-            raise LookupError(
-                f"agent {started.agent_id} is no longer registered as it was when the run began"
-            )
         jti = digest("jti", state.session_id).hex()
         base = await self._proxies.url_for(state.session_id, self._service.settings.proxy_wait_s)
         if base is None:
@@ -150,7 +192,7 @@ class TurnDispatcher:
             jti=jti,
             idempotency_key=f"{state.session_id}-{turn}",
         )
-        return await self._client.turn(agent, request)
+        return await self._agents.turn(agent, request)
 
     async def _end(self, state: SessionState, end: End) -> None:
         await self._append(
@@ -193,15 +235,3 @@ class TurnDispatcher:
 
     async def _append(self, state: SessionState, event: TrajectoryEvent) -> None:
         await self._service.publish(Publication(TRAJECTORIES, state.session_id, event))
-
-
-def _answered(parsed: ParsedResponse) -> AgentTurn:
-    return AgentTurn(
-        outcome="ok",
-        final_response=parsed.final_response,
-        messages=None if parsed.messages is None else orjson.dumps(parsed.messages).decode(),
-        metadata=None if parsed.metadata is None else orjson.dumps(parsed.metadata).decode(),
-        soft_warnings=parsed.soft_warnings,
-        usage=parsed.usage,
-        ended=parsed.ended,
-    )

@@ -519,4 +519,4 @@ def test_no_error_shows_the_token(proxy: Proxy, caplog: pytest.LogCaptureFixture
     fails(envelope=dataclasses.replace(proxy.envelope(), proxy_url=f"http://{TOKEN}.invalid"))
     assert len(shown) > 40
     assert not [text for text in [*shown, caplog.text] if TOKEN in text]
-    assert any("[run token]" in text for text in shown)
+    assert any("[redacted]" in text for text in shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,13 +18,16 @@ from schemas.runs import SessionNotice
 from schemas.scenario import Scenario
 from schemas.topics import RUN_PROGRESS
 from schemas.trajectory import Limits, SessionStarted, TrajectoryEvent, UserTurn
+from services.dispatcher.agents.kind import Superseded
+from services.dispatcher.answers import answered
 from services.dispatcher.session_core import DispatcherCore, End, Notify, Post, SessionState
 from services.dispatcher.settings import DispatcherSettings
 from services.dispatcher.turns import TurnDispatcher
 from services.runtime.agents.client import AgentFailed, TurnRequest
+from services.runtime.agents.secrets import SecretMissing
 from services.runtime.ids import session_id
 from services.runtime.tokens import Tokens
-from tests.support.services import OfflineService
+from tests.support.services import FixedClock, OfflineService
 
 SECRET = "0123456789abcdef"
 AGENT = agent_registration("a", "order-support", "http://127.0.0.1:1/dispatch", "good")
@@ -41,19 +45,35 @@ SCENARIO = Scenario.model_validate(
 )
 
 
-class Client:
-    """Stands where the HTTP client stands, and keeps what it is given."""
+DONE = {"final_response": "Done.", "metadata": {"total_input_tokens": 3}}
 
-    def __init__(self, failure: AgentFailed | None = None) -> None:
+
+class Client:
+    """Stands where the agent kinds stand, and keeps what it is given."""
+
+    def __init__(
+        self, failure: Exception | None = None, answer: Callable[[str], Any] = lambda _: DONE
+    ) -> None:
+        """`answer(run_token)` is what the agent answers."""
         self.requests: list[TurnRequest] = []
         self._failure = failure
+        self._answer = answer
 
     async def turn(self, agent: AgentRegistration, request: TurnRequest) -> ParsedResponse:
         assert agent == AGENT
         self.requests.append(request)
         if self._failure is not None:
             raise self._failure
-        return parse_response({"final_response": "Done.", "metadata": {"total_input_tokens": 3}})
+        body = self._answer(request.run_token)
+        if body is None:
+            await asyncio.sleep(60)
+        return parse_response(body)
+
+    async def check(self, agent: AgentRegistration, timeout_s: float) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
 
 
 class Owners:
@@ -90,10 +110,19 @@ def state() -> SessionState:
 
 
 def act(
-    action: Any, client: Client, *, owner: str | None = "http://127.0.0.1:7402", known: bool = True
+    action: Any,
+    client: Client,
+    *,
+    owner: str | None = "http://127.0.0.1:7402",
+    known: bool = True,
+    clock: FixedClock | None = None,
 ) -> tuple[OfflineService, SessionState]:
     async def main() -> tuple[OfflineService, SessionState]:
-        service = OfflineService(DispatcherSettings(token_secret=SECRET))  # type: ignore[arg-type]
+        settings = DispatcherSettings(
+            token_secret=SECRET,  # type: ignore[arg-type]
+            bus_options={"max_record_bytes": 1_000_000},
+        )
+        service = OfflineService(settings, clock)
         turns = TurnDispatcher(
             service, client, Owners(owner), lambda *_: AGENT if known else None  # type: ignore[arg-type]
         )  # fmt: skip
@@ -148,6 +177,10 @@ def test_nothing_in_a_turn_tells_the_agent_that_it_is_tested() -> None:
 @pytest.mark.parametrize(
     ("failure", "owner", "known", "outcome", "text"),
     [
+        (LookupError("no sandbox here"), "http://p", True, "infrastructure", "no sandbox"),
+        (SecretMissing("env:X has no value"), "http://p", True, "infrastructure", "env:X"),
+        (KeyError("bug"), "http://p", True, "infrastructure", "KeyError"),
+        (RecursionError("bug"), "http://p", True, "infrastructure", "RecursionError"),
         (AgentFailed("timeout", "timeout", "no answer within 2 s"), "http://p", True,
          "timeout", "no answer"),
         (AgentFailed("error", "http_status", "answered 500"), "http://p", True, "error", "500"),
@@ -156,7 +189,7 @@ def test_nothing_in_a_turn_tells_the_agent_that_it_is_tested() -> None:
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_recorded_as_whose_fault_it_is(
-    failure: AgentFailed | None, owner: str | None, known: bool, outcome: str, text: str
+    failure: Exception | None, owner: str | None, known: bool, outcome: str, text: str
 ) -> None:
     service, _ = act(Post(1), Client(failure), owner=owner, known=known)
     turn = service.published[0].record.agent_turn
@@ -176,3 +209,72 @@ def test_an_end_is_recorded_and_then_told_to_the_coordinator() -> None:
     assert isinstance(publication.record, SessionNotice)
     assert (publication.record.reason, publication.record.valid) == ("gave_up", True)
     assert found.notified
+
+
+@pytest.mark.req("V07")
+def test_a_turn_does_not_outlive_its_session() -> None:
+    # 20 ms before the session's time is up; its end is then the deadline's to say.
+    clock = FixedClock(1_768_467_600_000 + Limits().wall_ms - 20)
+    service, found = act(Post(1), Client(answer=lambda _: None), clock=clock)
+    assert service.published == []
+    found.expired = True
+    wanted = DispatcherCore().wants(found)
+    assert isinstance(wanted, End)
+    assert wanted.reason == "limit_wall_time"
+
+
+def test_a_superseded_posting_records_nothing() -> None:
+    service, _ = act(Post(1), Client(Superseded("turn_superseded")))
+    assert service.published == []
+
+
+@pytest.mark.req("R18", "R22")
+def test_secrets_that_an_agent_echoes_do_not_reach_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    canary = "Bearer agent-auth-canary"
+    monkeypatch.setenv(str(AGENT.auth_value_ref).removeprefix("env:"), canary)
+    earlier: list[str] = []
+
+    def answer(token: str) -> Any:
+        earlier.append(token)
+        said = f"I was sent {token} and {canary} and earlier {earlier[0]}"
+        return {
+            "final_response": said,
+            "messages": [{"role": "assistant", "content": said}],
+            "metadata": {"model": token, "own": {canary: [said]}},
+        }
+
+    client = Client(answer=answer)
+    act(Post(1), client)
+    service, _ = act(Post(1), client)
+    turn = service.published[0].record.agent_turn
+    assert turn.final_response == "I was sent [redacted] and [redacted] and earlier [redacted]"
+    assert "gAAAAA" not in repr(turn)
+    assert "canary" not in repr(turn)
+    assert any("redacted" in warning for warning in turn.soft_warnings)
+    failure = AgentFailed("error", "http_status", f"{canary} {earlier[0]}")
+    service, _ = act(Post(1), Client(failure))
+    assert service.published[0].record.agent_turn.error_detail == "[redacted] [redacted]"
+
+
+@pytest.mark.req("R13")
+def test_an_answer_that_no_record_can_hold_ends_one_turn_and_not_the_service() -> None:
+    big = {"final_response": "x" * 3_000_000}
+    service, _ = act(Post(1), Client(answer=lambda _: big))
+    turn = service.published[0].record.agent_turn
+    assert (turn.outcome, turn.error_code) == ("error", "response_too_large")
+    message = {"role": "assistant", "content": "x" * 3_000_000}
+    rich = {"final_response": "x", "messages": [message]}
+    service, _ = act(Post(1), Client(answer=lambda _: rich))
+    turn = service.published[0].record.agent_turn
+    # The demo's agent is registered with the guard.
+    assert (turn.outcome, turn.error_code) == ("error", "no_gradeable_message")
+
+
+def test_warnings_are_bounded() -> None:
+    parsed = replace(parse_response(DONE), soft_warnings=tuple("w" * 1000 for _ in range(1000)))
+    turn = answered(parsed)
+    assert len(turn.soft_warnings) == 20
+    assert turn.soft_warnings[-1] == "981 more warnings"
+    assert max(map(len, turn.soft_warnings)) == 300

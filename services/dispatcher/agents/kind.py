@@ -9,6 +9,10 @@ from schemas.registry import AgentRegistration
 from services.runtime.agents.client import TurnRequest
 
 
+class Superseded(Exception):
+    """The turn was posted again by somebody else, whose answer it is to give."""
+
+
 class AgentKind(Protocol):
     """Puts turns to agents of one kind. One per process; safe for any number of turns at once."""
 
@@ -21,6 +25,7 @@ class AgentKind(Protocol):
             AgentFailed: no usable answer; the fault is the agent's.
             SecretMissing: a secret of the agent cannot be resolved.
             LookupError: something that is not the agent's fault is missing here.
+            Superseded: nothing is to be recorded.
         """
 
     async def check(self, agent: AgentRegistration, timeout_s: float) -> None:
