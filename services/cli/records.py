@@ -11,7 +11,7 @@ from schemas.errors import WindtunnelSchemaError
 from schemas.topics import Topic
 from services.cli.connection import Connection
 from services.runtime.bus.producer import BusProducer
-from services.runtime.bus.records import Incoming
+from services.runtime.bus.records import Incoming, Outgoing
 from services.runtime.bus.table import BusTable
 from services.runtime.service import Publication, outgoing_record
 
@@ -27,7 +27,11 @@ async def publish(connection: Connection, *publications: Publication) -> None:
         BusError: it did not, or refused.
         EncodeError: a record does not fit its schema.
     """
-    records = [outgoing_record(connection.codec, publication) for publication in publications]
+    await append(connection, *(outgoing_record(connection.codec, one) for one in publications))
+
+
+async def append(connection: Connection, *records: Outgoing) -> None:
+    """Append records as they are, tombstones too. Raises BusError as `publish` does."""
     producer = BusProducer(connection.settings.bus(), _CLIENT_ID)
     await producer.start()
     try:

@@ -119,7 +119,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 @pytest.mark.req("D01")
 def test_every_service_is_a_process_of_its_own_with_health_and_metrics(up: Up) -> None:
     expected = {
-        "dispatcher-0", "tool_proxy-0", "user_simulator-0", "judge-0", "gate-0",
+        "dispatcher-0", "tool_proxy-0", "user_simulator-0", "judge-0", "gate-0", "control-0",
         "pipelines_runner-0", "embedded_store",
     }  # fmt: skip
     assert set(up.endpoints) == expected

@@ -1,4 +1,4 @@
-"""A stack's directory: its lock, its secret, and where its parts can be reached."""
+"""A stack's directory: its lock, its secrets, and where its parts can be reached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from services.cli.errors import CliError
 
 DEFAULT_DIRECTORY = Path(".windtunnel")
-_LOCK, _INFO, _SECRET = "lock", "stack.json", "token-secret"
+_LOCK, _INFO, _SECRET, _CONTROL = "lock", "stack.json", "token-secret", "control-token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,14 @@ class StackDirectory:
 
     def token_secret(self) -> str:
         """The secret that dispatcher and tool proxy share; made on first use."""
-        path = self.path / _SECRET
+        return self._secret(_SECRET)
+
+    def control_token(self) -> str:
+        """The token that opens the control API; made on first use."""
+        return self._secret(_CONTROL)
+
+    def _secret(self, name: str) -> str:
+        path = self.path / name
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:

@@ -14,26 +14,46 @@ ROOT = Path(__file__).resolve().parents[3]
 DEMO_WORLD = "deploy.demo.world:world"
 STORE = "embedded_store"
 RUNNER = "pipelines_runner"
+CONTROL = "control"
+TOKEN_SECRET = "WINDTUNNEL_TOKEN_SECRET"
+CONTROL_TOKEN = "WINDTUNNEL_CONTROL_TOKEN"
+STORE_URL = "WINDTUNNEL_STORE"
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceKind:
-    """A service of the stack. `needs_store`: it is started when the tables are there."""
+    """A service of the stack.
+
+    Attributes:
+        private: Settings that hold secrets, and that nobody is given who is not named here.
+        needs_store: It is started when the tables are there.
+    """
 
     name: str
     module: str
+    private: tuple[str, ...] = ()
     needs_store: bool = False
 
 
 SERVICES = (
-    ServiceKind("dispatcher", "services.dispatcher"),
-    ServiceKind("tool_proxy", "services.tool_proxy"),
+    ServiceKind("dispatcher", "services.dispatcher", (TOKEN_SECRET,)),
+    ServiceKind("tool_proxy", "services.tool_proxy", (TOKEN_SECRET,)),
     ServiceKind("user_simulator", "services.user_simulator"),
     ServiceKind("judge", "services.judge"),
     ServiceKind("gate", "services.gate"),
-    ServiceKind(RUNNER, "pipelines.runner", needs_store=True),
+    ServiceKind(CONTROL, "services.control", (CONTROL_TOKEN,)),
+    # The store's URL can hold a password.
+    ServiceKind(RUNNER, "pipelines.runner", (STORE_URL,), needs_store=True),
 )
 _NAMES = tuple(service.name for service in SERVICES)
+_PRIVATE = frozenset({TOKEN_SECRET, CONTROL_TOKEN, STORE_URL})
+
+
+def without_private(environ: Mapping[str, str], besides: Sequence[str] = ()) -> dict[str, str]:
+    """An environment without the services' secrets, besides some."""
+    return {
+        name: value for name, value in environ.items() if name not in _PRIVATE or name in besides
+    }
 
 
 @dataclass(frozen=True, slots=True)

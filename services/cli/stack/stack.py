@@ -23,12 +23,15 @@ from services.cli.stack.processes import Child, stop_all
 from services.cli.stack.readiness import Waiting, ended
 from services.cli.stack.restarts import Restarts
 from services.cli.stack.services import (
-    RUNNER,
+    CONTROL_TOKEN,
     SERVICES,
     STORE,
+    STORE_URL,
+    TOKEN_SECRET,
     StackOptions,
     base_environ,
     python,
+    without_private,
 )
 from services.cli.topics import create_all
 from services.runtime.settings import Settings, load_settings
@@ -97,11 +100,12 @@ class Stack:
         if self._options.store == "embedded":
             self._start_store()
         else:
-            self.environ["WINDTUNNEL_STORE"] = self._options.store
+            self.environ[STORE_URL] = self._options.store
         await self._start_broker()
         settings = load_settings(Settings, self.environ)
         await asyncio.to_thread(create_all, settings.bus(), self._options.partitions)
-        self.environ["WINDTUNNEL_TOKEN_SECRET"] = self.directory.token_secret()
+        self.environ[TOKEN_SECRET] = self.directory.token_secret()
+        self.environ[CONTROL_TOKEN] = self.directory.control_token()
         self.environ["WINDTUNNEL_WORLDS"] = ",".join(self._options.worlds)
         self._start_services(with_store=False)
         if STORE in self.children:
@@ -114,11 +118,7 @@ class Stack:
                 pid=os.getpid(),
                 environ={
                     name: self.environ[name]
-                    for name in (
-                        "WINDTUNNEL_BOOTSTRAP",
-                        "WINDTUNNEL_BUS_OPTIONS",
-                        "WINDTUNNEL_STORE",
-                    )
+                    for name in ("WINDTUNNEL_BOOTSTRAP", "WINDTUNNEL_BUS_OPTIONS", STORE_URL)
                     if name in self.environ
                 },
                 endpoints=self.endpoints,
@@ -128,13 +128,14 @@ class Stack:
         self._watcher.add_done_callback(self._watched)
 
     def add(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> Child:
-        """Start one more process and keep it alive like the others.
+        """Start one more process, without the services' secrets, and keep it alive like them.
 
         Raises:
             CliError: it cannot be started.
         """
         log = self.directory.logs / f"{name}.log"
-        self.children[name] = Child(name, command, log, {**self.environ, **environ})
+        own = {**without_private(self.environ), **environ}
+        self.children[name] = Child(name, command, log, own)
         self.children[name].start()
         return self.children[name]
 
@@ -231,9 +232,9 @@ class Stack:
         data = self.directory.path / "store"
         command = python("services.embedded_store", "--data", str(data), "--port", str(port))
         log = self.directory.logs / f"{STORE}.log"
-        self.children[STORE] = Child(STORE, command, log, self.environ)
+        self.children[STORE] = Child(STORE, command, log, without_private(self.environ))
         self.endpoints[STORE] = f"http://127.0.0.1:{port}"
-        self.environ["WINDTUNNEL_STORE"] = f"embedded+{self.endpoints[STORE]}"
+        self.environ[STORE_URL] = f"embedded+{self.endpoints[STORE]}"
         self.children[STORE].start()
 
     def _start_services(self, *, with_store: bool) -> None:
@@ -244,15 +245,10 @@ class Stack:
                 name = f"{kind.name}-{replica}"
                 port = self._ports.take(name)
                 environ = {
-                    **self.environ,
+                    **without_private(self.environ, kind.private),
                     "WINDTUNNEL_REPLICA": str(replica),
                     "WINDTUNNEL_HTTP_PORT": str(port),
                 }
-                if kind.name not in ("dispatcher", "tool_proxy"):
-                    del environ["WINDTUNNEL_TOKEN_SECRET"]
-                if kind.name != RUNNER:
-                    # Its URL can hold a password, and nobody else talks to the store.
-                    del environ["WINDTUNNEL_STORE"]
                 log = self.directory.logs / f"{name}.log"
                 self.children[name] = Child(name, python(kind.module), log, environ)
                 self.endpoints[name] = f"http://127.0.0.1:{port}"
@@ -265,7 +261,7 @@ class Stack:
 
     def _migrate(self) -> None:
         store = open_store(
-            self.environ["WINDTUNNEL_STORE"],
+            self.environ[STORE_URL],
             deadline_s=_MIGRATION_DEADLINE_S,
             create_database=True,
         )
