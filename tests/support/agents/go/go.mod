@@ -1,0 +1,3 @@
+module windtunnel.test/agents
+
+go 1.21

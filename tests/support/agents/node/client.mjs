@@ -1,0 +1,28 @@
+// Sends requests as told: reads a JSON array of {method, url, headers, body} (body in base64) and
+// prints an array of {status, headers, body}.
+import { request } from "node:http";
+
+const chunks = [];
+for await (const chunk of process.stdin) chunks.push(chunk);
+
+/** @param {{ method: string, url: string, headers: Record<string, string>, body: string }} told */
+function send({ method, url, headers, body }) {
+  const data = Buffer.from(body, "base64");
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { method, headers: { ...headers, "content-length": data.length } });
+    sent.on("error", reject);
+    sent.on("response", async (reply) => {
+      const parts = [];
+      for await (const part of reply) parts.push(part);
+      const received = Buffer.concat(parts).toString("base64");
+      resolve({ status: reply.statusCode, headers: reply.headers, body: received });
+    });
+    sent.end(data);
+  });
+}
+
+const replies = [];
+for (const told of JSON.parse(Buffer.concat(chunks).toString("utf8"))) {
+  replies.push(await send(told));
+}
+console.log(JSON.stringify(replies));
