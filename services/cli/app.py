@@ -9,6 +9,7 @@ from services.cli.commands import (
     baseline,
     dead_letters,
     demo,
+    doctor,
     gate,
     run,
     scenarios,
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
+app.command("doctor")(doctor.doctor)
 app.add_typer(gate.app, name="gate")
 app.add_typer(baseline.app, name="baseline")
 app.add_typer(scenarios.app, name="scenarios")
