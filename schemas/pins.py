@@ -6,9 +6,9 @@ who records the pins of a run, both take it from here.
 
 from __future__ import annotations
 
-AGENDA = "agenda/1"
+AGENDA = "agenda/2"
 WORLD = "world/1"
-JUDGE = "judge/1"
+JUDGE = "judge/2"
 
 
 def model_pin(model: str, temperature: float) -> str:

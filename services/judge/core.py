@@ -1,7 +1,7 @@
 """The judge's pure core: from a session's events and its brief to its scores.
 
-`judge_session` is the whole of it. Everything but the criteria is deterministic and synchronous;
-the criteria ask a model where one is given.
+`judge_session` is the whole of it. Everything is deterministic but the criteria and those
+assertions that score generated text, which ask a model where one is given.
 
 When a session passed: every gate that applies passed. One failed gate makes it fail, whatever else
 is unscored; with none failed and one unscored nobody can say (None). An invalid session is
@@ -10,13 +10,16 @@ neither (see `validity`).
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
+from typing import Protocol
 
 from schemas.briefs import JudgeBrief
 from schemas.pins import judge_pin
 from schemas.scores import Dimension, DimensionScore, SessionScored
 from schemas.trajectory import TrajectoryEvent
+from services.judge.assertions.rating import ResponseJudge
 from services.judge.evaluators import GATES, MEASURES, assertions, criteria
 from services.judge.evaluators.criteria import CriterionJudge
 from services.judge.evaluators.scoring import Evaluator, unscored
@@ -24,16 +27,22 @@ from services.judge.outcomes import MalformedBrief
 from services.judge.trajectory import Trajectory, UnreadableTrajectory, read
 from services.judge.validity import invalid_reason, spoilt_by
 
+_NOT_JUDGED = "not judged, since the session is invalid"
+
+
+class SessionJudge(CriterionJudge, ResponseJudge, Protocol):
+    """A model that judges whatever of a session needs one."""
+
 
 async def judge_session(
     events: Iterable[TrajectoryEvent],
     brief: JudgeBrief,
     at_ms: int,
-    llm: CriterionJudge | None = None,
+    llm: SessionJudge | None = None,
 ) -> SessionScored:
     """Every dimension of one ended session. `events` are in the order of the log.
 
-    An invalid session's criteria are not put to the model; they stay unscored.
+    Nothing of an invalid session is put to the model; what needs one stays unscored.
 
     Raises:
         UnreadableTrajectory: start or end is missing, or the events are of several sessions.
@@ -42,19 +51,24 @@ async def judge_session(
     scores = score(trajectory, brief)
     invalid = invalid_reason(trajectory, brief, scores, _failure_multiplier(trajectory))
     if invalid:
-        scores += criteria.all_unscored(brief, "not judged, since the session is invalid")
+        scores += criteria.all_unscored(brief, _NOT_JUDGED)
+        scores += await assertions.evaluate_all(trajectory, brief, None, _NOT_JUDGED)
     else:
-        scores += await criteria.evaluate_all(trajectory, brief, llm)
+        judged = await asyncio.gather(
+            criteria.evaluate_all(trajectory, brief, llm),
+            assertions.evaluate_all(trajectory, brief, llm),
+        )
+        scores += tuple(score for group in judged for score in group)
     return _scored(trajectory, scores, invalid, at_ms, llm)
 
 
 def score(trajectory: Trajectory, brief: JudgeBrief) -> tuple[DimensionScore, ...]:
-    """All dimensions that need no model."""
+    """All dimensions that never need a model."""
     gates = tuple(
         _guarded(dimension, name, evaluate, trajectory, brief)
         for dimension, (name, evaluate) in GATES.items()
     )
-    return (*gates, *assertions.evaluate_all(brief), *MEASURES(trajectory, brief))
+    return (*gates, *MEASURES(trajectory, brief))
 
 
 def cannot_judge(events: Iterable[TrajectoryEvent], reason: str, at_ms: int) -> SessionScored:
@@ -93,7 +107,7 @@ def _scored(
     scores: Iterable[DimensionScore],
     invalid: str,
     at_ms: int,
-    llm: CriterionJudge | None,
+    llm: SessionJudge | None,
 ) -> SessionScored:
     start = trajectory.start
     ordered = tuple(sorted(scores, key=lambda score: score.dimension))

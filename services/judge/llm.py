@@ -1,18 +1,21 @@
-"""A criterion judge that asks a pinned model.
+"""A judge of criteria and of generative responses that asks a pinned model.
 
-One call per criterion, at temperature 0, answered as JSON by a schema. The verdict counts only when
-every citation names a step of the trajectory; a wrong answer gets one chance of repair. Refusals,
-timeouts, provider errors and unusable answers give no verdict, and say so: never a pass, never a
-fail. Reasons name an error's type and status but not its text, which can quote keys and prompts.
+One call per question, at temperature 0, answered as JSON by a schema. A criterion's verdict counts
+only when every citation names a step of the trajectory; a wrong answer gets one chance of repair.
+Refusals, timeouts, provider errors and unusable answers give no verdict, and say so: never a pass,
+never a fail. Reasons name an error's type and status but not its text, which can quote keys and
+prompts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from services.judge.assertions.rating import Question, Rating, Unusable, asked, problem, rated
 from services.judge.evaluators.criteria import Judgement
 from services.judge.trajectory import Trajectory
 from services.judge.transcript import TranscriptTooLong, render
@@ -68,9 +71,21 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
+class _NoAnswer(Exception):
+    """The model gave no usable answer; `outcome` is what is counted."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+T = TypeVar("T")
+Prompt = tuple[list[dict[str, str]], dict[str, Any]]
+
+
 class LlmJudge:
-    """See `CriterionJudge`. `timeout_s` bounds one criterion, retries and repair included, from
-    when it is its turn: `concurrency` criteria are judged at once.
+    """See `CriterionJudge` and `ResponseJudge`. `timeout_s` bounds one question, retries and repair
+    included, from when it is its turn: `concurrency` questions are asked at once.
     """
 
     def __init__(
@@ -92,7 +107,7 @@ class LlmJudge:
             attempts=_ATTEMPTS,
             concurrency=concurrency,
         )
-        # What is counted here are criteria, each once.
+        # What is counted here are questions, each once.
         self._model = Model(settings, "judge", metrics, count_calls=False)
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(concurrency)
@@ -107,56 +122,92 @@ class LlmJudge:
 
     async def judge(self, criterion: str, trajectory: Trajectory, outcome: str) -> Judgement:
         """One criterion's verdict. Raises nothing but cancellation."""
+
+        def messages() -> Prompt:
+            transcript, boundary = render(trajectory)
+            aim = f"The user's aim: {outcome}\n\n" if outcome else ""
+            return [
+                {"role": "system", "content": _SYSTEM.format(boundary=boundary)},
+                {"role": "user", "content": f"Criterion: {criterion}\n\n{aim}{transcript}"},
+            ], _SCHEMA
+
+        def read(text: str, answered_by: str) -> Judgement:
+            return _judgement(text, answered_by, trajectory)
+
+        try:
+            return await self._asked(messages, read)
+        except _NoAnswer as error:
+            return Judgement(passed=None, rationale=str(error))
+
+    async def rate(self, question: Question) -> Rating:
+        """One generative response's score. Raises nothing but cancellation."""
+        try:
+            return await self._asked(
+                lambda: asked(question), lambda text, model: rated(question, text, model)
+            )
+        except _NoAnswer as error:
+            return Rating(score=None, rationale=str(error))
+
+    async def _asked(self, prompt: Callable[[], Prompt], read: Callable[[str, str], T]) -> T:
+        """What `read` makes of the answer and the answering model's name.
+
+        Raises:
+            _NoAnswer: there is none, and why; it is counted.
+        """
         try:
             async with self._slots, asyncio.timeout(self._timeout_s):
-                return await self._judge(criterion, trajectory, outcome)
+                answer = await self._conversed(*prompt(), read)
+        except _NoAnswer as error:
+            no_answer = error
         except TimeoutError:
-            return self._none("timeout", f"the judge's model took over {self._timeout_s:g} s")
+            no_answer = _NoAnswer("timeout", f"the judge's model took over {self._timeout_s:g} s")
         except TranscriptTooLong as error:
-            return self._none("too_long", str(error))
+            no_answer = _NoAnswer("too_long", str(error))
         except ModelUnusable as error:
             detail = f"{error.error}{f', status {error.status}' if error.status else ''}"
-            return self._none("error", f"the judge's model could not be asked ({detail})")
+            no_answer = _NoAnswer("error", f"the judge's model could not be asked ({detail})")
         except Exception as error:
-            return self._none(
-                "error", f"the judge's model could not be asked ({type(error).__name__})"
-            )
+            name = type(error).__name__
+            no_answer = _NoAnswer("error", f"the judge's model could not be asked ({name})")
+        else:
+            self._model.count("ok")
+            return answer
+        # Outside of the handlers, so that the provider's exception is not chained.
+        self._model.count(no_answer.outcome)
+        raise no_answer
 
-    async def _judge(self, criterion: str, trajectory: Trajectory, outcome: str) -> Judgement:
-        transcript, boundary = render(trajectory)
-        aim = f"The user's aim: {outcome}\n\n" if outcome else ""
-        messages = [
-            {"role": "system", "content": _SYSTEM.format(boundary=boundary)},
-            {"role": "user", "content": f"Criterion: {criterion}\n\n{aim}{transcript}"},
-        ]
-        problem = ""
+    async def _conversed(
+        self, messages: list[dict[str, str]], schema: dict[str, Any], read: Callable[[str, str], T]
+    ) -> T:
+        first, why = messages, ""
         for _ in range(2):
-            reply = await self._model.ask(messages, _SCHEMA)
+            reply = await self._model.ask(messages, schema)
             if reply.refused:
-                return self._none("refused", "the judge's model refused to answer")
+                raise _NoAnswer("refused", "the judge's model refused to answer")
             try:
-                answer = _Answer.model_validate_json(reply.text)
-            except ValidationError as error:
-                first = error.errors(include_input=False, include_url=False)[0]
-                problem = f"{'.'.join(map(str, first['loc'])) or 'answer'}: {first['msg']}"
-            else:
-                strangers = [step for step in answer.citations if step not in trajectory.steps]
-                if not strangers:
-                    self._model.count("ok")
-                    return Judgement(
-                        passed=answer.verdict == "pass",
-                        rationale=answer.rationale[:_RATIONALE_CHARS],
-                        citations=tuple(answer.citations),
-                        answered_by=reply.model,
-                    )
-                problem = f"citations that are no steps of the record: {', '.join(strangers[:5])}"
+                return read(reply.text, reply.model)
+            except Unusable as error:
+                why = str(error)
             messages = [
-                *messages[:2],
+                *first,
                 {"role": "assistant", "content": reply.text},
-                {"role": "user", "content": f"That cannot be used: {problem}. Answer again."},
+                {"role": "user", "content": f"That cannot be used: {why}. Answer again."},
             ]
-        return self._none("unusable", f"the judge's model gave no usable verdict ({problem})")
+        raise _NoAnswer("unusable", f"the judge's model gave no usable verdict ({why})")
 
-    def _none(self, outcome: str, reason: str) -> Judgement:
-        self._model.count(outcome)
-        return Judgement(passed=None, rationale=reason)
+
+def _judgement(text: str, answered_by: str, trajectory: Trajectory) -> Judgement:
+    """A criterion's verdict. Raises Unusable."""
+    try:
+        answer = _Answer.model_validate_json(text)
+    except ValidationError as error:
+        raise Unusable(problem(error)) from None
+    strangers = [step for step in answer.citations if step not in trajectory.steps]
+    if strangers:
+        raise Unusable(f"citations that are no steps of the record: {', '.join(strangers[:5])}")
+    return Judgement(
+        passed=answer.verdict == "pass",
+        rationale=answer.rationale[:_RATIONALE_CHARS],
+        citations=tuple(answer.citations),
+        answered_by=answered_by,
+    )

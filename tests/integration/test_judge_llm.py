@@ -133,7 +133,7 @@ def test_a_verdict_with_citations_from_a_pinned_model(provider: Provider) -> Non
     assert (score.status, score.passed, score.citations) == ("scored", True, ("t2", "a1"))
     assert score.reason == "“The agent is honest.”: It shows."
     assert score.evaluator == "criteria/1 openai/judge-1 (judge-1-2026-01-01)"
-    assert result.judge == "judge/1 openai/judge-1"
+    assert result.judge == "judge/2 openai/judge-1"
     request = provider.requests[0]
     assert (request["model"], request["temperature"]) == ("judge-1", 0)
     assert request["response_format"]["json_schema"]["strict"] is True

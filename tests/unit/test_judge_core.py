@@ -64,7 +64,7 @@ def test_a_session_is_scored_on_every_dimension_with_reasons_and_evaluators() ->
     result = judged(events(), **FIELDS)
     assert (result.valid, result.passed, result.at_ms) == (True, True, 9)
     assert (result.scenario_id, result.trial, result.end_reason) == ("case", 0, "goal_met")
-    assert result.judge == "judge/1"
+    assert result.judge == "judge/2"
     names = [score.dimension for score in result.dimensions]
     assert names == sorted(names)
     assert set(Dimension.GATES) - {"criteria"} <= set(names)
@@ -176,7 +176,7 @@ class TestCriteria:
         assert (one.evaluator, two.evaluator) == (
             "criteria/1 scripted/1", "criteria/1 scripted/1 (m2)"
         )  # fmt: skip
-        assert (result.judge, result.passed) == ("judge/1 scripted/1", True)
+        assert (result.judge, result.passed) == ("judge/2 scripted/1", True)
 
     def test_no_verdict_is_neither_pass_nor_fail(self) -> None:
         judge = Scripted(polite=Judgement(True, "y", ("a1",)), brief=Judgement(None, "refused"))
