@@ -99,8 +99,15 @@ def group_owners(settings: BusSettings, group: str, topic: str) -> dict[int, str
             continue
         for assigned in assignment.get("assigned_partitions", ()):
             if assigned["topic"] == topic:
-                owners.update(dict.fromkeys(assigned["partitions"], str(member["client_id"])))
+                owners.update(dict.fromkeys(assigned["partitions"], _client_id(member)))
     return owners
+
+
+def _client_id(member: Mapping[str, Any]) -> str:
+    """The client id a member has now: `reader.py` says why that is not the one the group knows."""
+    metadata = member.get("member_metadata")
+    said = metadata.get("user_data") if isinstance(metadata, Mapping) else None
+    return str(said or member["client_id"])
 
 
 def partition_for(key: str, partitions: int) -> int:

@@ -19,9 +19,8 @@ from kafka import errors as kafka_errors
 from kafka.consumer.subscription_state import (
     AsyncConsumerRebalanceListener,
 )
-from kafka.coordinator.assignors.range import (
-    RangePartitionAssignor,
-)
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.structs import OffsetAndMetadata
 
 from services.runtime.bus.handler import PartitionSpan
@@ -131,9 +130,7 @@ class GroupReader:
             **settings.reader_options(self._client_id),
             group_id=self._group,
             group_instance_id=self._instance_id,
-            # Range gives topics with equal partition counts the same owners: co-partitioning rests
-            # on it.
-            partition_assignment_strategy=(RangePartitionAssignor,),
+            partition_assignment_strategy=(_named(self._client_id),),
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             max_poll_interval_ms=settings.rebalance_timeout_ms,
@@ -332,6 +329,22 @@ class GroupReader:
             _log.warning("consumer %s: commit before rebalance: %r", self._client_id, error)
         else:
             self._committed_to(offsets, None)
+
+
+def _named(client_id: str) -> type[RangePartitionAssignor]:
+    """The range assignor, which also tells the group under which client id this member is.
+
+    Range gives topics with equal partition counts the same owners: co-partitioning rests on it.
+    Kafka keeps a static member's first client id when the member comes back under another one;
+    what comes with its subscription, it renews.
+    """
+
+    class Named(RangePartitionAssignor):  # type: ignore[misc, unused-ignore]
+        @classmethod
+        def metadata(cls, topics: Any) -> Any:
+            return ConsumerProtocolSubscription(cls.version, list(topics), client_id.encode())
+
+    return Named
 
 
 class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]
