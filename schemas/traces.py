@@ -141,11 +141,11 @@ class BotUttered(_Payload):
     buttons: list[dict[str, JsonValue]] | None = None
 
 
-State = Annotated[
+Reported = (
     FlowStarted | FlowCompleted | FlowCancelled | FlowInterrupted | ActionExecuted | SlotWasSet
-    | PatternClarification | BotUttered,
-    Field(discriminator="event"),
-]  # fmt: skip
+    | PatternClarification
+)  # fmt: skip
+State = Annotated[Reported | BotUttered, Field(discriminator="event")]
 
 
 class Custom(_Payload):

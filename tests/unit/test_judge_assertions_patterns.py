@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.judge.assertions.patterns import PatternTooCostly, check_pattern, clean, found
+from schemas.patterns import PatternTooCostly, check_pattern, clean, found
 
 pytestmark = pytest.mark.req("S05")
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.assertions import Step
 from services.judge.assertions.facts import Fact, Facts
 from services.judge.assertions.outcome import Verdict
 from services.judge.assertions.sequences import earliest, in_sequence
-from services.judge.assertions.spec import Step
 from tests.support.assertions import TRACKER, action, flow, judged, slot, states
 
 pytestmark = pytest.mark.req("S05")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas.assertions import FlowEnd, Flows, Slot
 from services.judge.assertions import facts as f
 from services.judge.assertions.facts import Fact, Facts, quoted
 from services.judge.assertions.outcome import (
@@ -14,7 +15,6 @@ from services.judge.assertions.outcome import (
     missing,
     not_applicable,
 )
-from services.judge.assertions.spec import FlowEnd, Flows, Slot
 from services.judge.outcomes import same
 
 

@@ -17,8 +17,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from schemas import traces
+from schemas.patterns import clean
 from schemas.trajectory import TrajectoryEvent
-from services.judge.assertions.patterns import clean
 from services.judge.outcomes import show
 from services.judge.trajectory import Call, Trajectory
 
@@ -114,6 +117,9 @@ class Facts:
         return f"the agent reported no {family} in this session"
 
 
+_STATE: TypeAdapter[traces.State] = TypeAdapter(traces.State)
+
+
 class _Malformed(Exception):
     """A payload that is not of its shape."""
 
@@ -185,47 +191,53 @@ class _Turns:
 
 def _state(event: TrajectoryEvent, turns: _Turns, found: _Reading) -> None:
     assert event.trace is not None
-    payload = _object(event.trace.payload)
-    kind = _text(payload, "event")
-    if kind == UTTERED:
-        found.utterances.append(utterance := _uttered(event, payload, turns))
-        for family, given in (
-            (NAMED, utterance.utter_name),
-            (SOURCED, utterance.utter_source),
-            (BUTTONS, utterance.buttons),
-        ):
-            if given:
-                found.reported.add(family)
-    elif kind in _FAMILIES:
-        found.events.append(_fact(event.step, kind, payload))
-        found.reported.add(_FAMILIES[kind])
+    try:
+        payload = json.loads(event.trace.payload)
+        kind = payload.get("event") if isinstance(payload, dict) else None
+        if isinstance(kind, str) and kind and kind != UTTERED and kind not in _FAMILIES:
+            return  # no assertion is about it
+        reported = _STATE.validate_python(payload)
+    except (json.JSONDecodeError, RecursionError):
+        raise _Malformed("not JSON") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise _Malformed(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if not isinstance(reported, traces.BotUttered):
+        found.events.append(_fact(event.step, reported))
+        found.reported.add(_FAMILIES[reported.event])
+        return
+    found.utterances.append(utterance := _uttered(event, reported, turns))
+    for family, given in (
+        (NAMED, utterance.utter_name),
+        (SOURCED, utterance.utter_source),
+        (BUTTONS, utterance.buttons),
+    ):
+        if given:
+            found.reported.add(family)
 
 
-def _fact(step: str, kind: str, payload: Mapping[str, Any]) -> Fact:
-    if kind == CLARIFICATION:
-        ids = payload.get("flow_ids")
-        if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-            raise _Malformed("flow_ids is no list of strings")
-        return Fact(kind, "", step, flow_ids=tuple(ids))
-    if kind == SLOT_WAS_SET and "value" not in payload:
-        raise _Malformed("value is missing")
-    name = _text(payload, "flow_id" if _FAMILIES[kind] == FLOWS else "name")
-    flow_step = _maybe(payload, "flow_step_id")
-    return Fact(kind, name, step, flow_step=flow_step, value=payload.get("value"))
+def _fact(step: str, reported: traces.Reported) -> Fact:
+    match reported:
+        case traces.PatternClarification(flow_ids=flow_ids):
+            return Fact(reported.event, "", step, flow_ids=tuple(flow_ids))
+        case traces.SlotWasSet(name=name, value=value):
+            return Fact(reported.event, name, step, value=value)
+        case traces.ActionExecuted(name=name):
+            return Fact(reported.event, name, step)
+        case traces.FlowStarted(flow_id=flow_id):
+            return Fact(reported.event, flow_id, step)
+    return Fact(reported.event, reported.flow_id, step, flow_step=reported.flow_step_id)
 
 
-def _uttered(event: TrajectoryEvent, payload: Mapping[str, Any], turns: _Turns) -> Utterance:
-    text, buttons = _maybe(payload, "text"), payload.get("buttons") or []
-    if not isinstance(buttons, list) or not all(isinstance(one, dict) for one in buttons):
-        raise _Malformed("buttons is no list of objects")
+def _uttered(event: TrajectoryEvent, said: traces.BotUttered, turns: _Turns) -> Utterance:
     return Utterance(
         step=event.step,
-        text=turns.replied(event.turn) if text is None else text,
+        text=turns.replied(event.turn) if said.text is None else said.text,
         heard=turns.heard(event.turn),
-        utter_name=_maybe(payload, "utter_name"),
-        utter_source=_maybe(payload, "utter_source"),
-        buttons=tuple(buttons),
-        source=next(_sources(payload), "") or turns.responses(event.turn),
+        utter_name=said.utter_name,
+        utter_source=said.utter_source,
+        buttons=tuple(said.buttons or ()),
+        source=next(_sources(said.model_extra or {}), "") or turns.responses(event.turn),
     )
 
 
@@ -233,30 +245,6 @@ def _sources(payload: Mapping[str, Any]) -> Iterator[str]:
     for key in _SOURCES:
         if value := payload.get(key):
             yield value if isinstance(value, str) else quoted(value, limit=1_000_000)
-
-
-def _object(text: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _Malformed("not JSON") from None
-    if not isinstance(value, dict):
-        raise _Malformed("no object")
-    return value
-
-
-def _text(payload: Mapping[str, Any], key: str) -> str:
-    value = payload.get(key)
-    if not isinstance(value, str) or not value:
-        raise _Malformed(f"{key} is no text")
-    return value
-
-
-def _maybe(payload: Mapping[str, Any], key: str) -> str | None:
-    value = payload.get(key)
-    if value is not None and not isinstance(value, str):
-        raise _Malformed(f"{key} is no text")
-    return value
 
 
 def _registered(trajectory: Trajectory) -> frozenset[str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+from schemas.assertions import Grounded, Relevant
+from schemas.patterns import clean
 from services.judge.assertions import facts as f
 from services.judge.assertions.facts import Facts, Utterance, quoted
 from services.judge.assertions.outcome import (
@@ -18,9 +20,7 @@ from services.judge.assertions.outcome import (
     missing,
     unscored,
 )
-from services.judge.assertions.patterns import clean
 from services.judge.assertions.rating import MAX_CHARS, Question, ResponseJudge
-from services.judge.assertions.spec import Grounded, Relevant
 
 MAX_RESPONSES = 50
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from schemas.assertions import Step
 from services.judge.assertions.facts import Fact, Facts, quoted
 from services.judge.assertions.outcome import Outcome, fails, holds, not_applicable
-from services.judge.assertions.spec import Step
 
 
 def earliest(steps: Sequence[Step], events: Sequence[Fact]) -> list[Fact]:

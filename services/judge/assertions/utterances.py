@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from schemas.assertions import Button
+from schemas.assertions import Utterance as Wanted
+from schemas.patterns import PatternTooCostly, found
 from services.judge.assertions import facts as f
 from services.judge.assertions.facts import Facts, Utterance, quoted
 from services.judge.assertions.outcome import (
@@ -21,9 +24,6 @@ from services.judge.assertions.outcome import (
     not_applicable,
     unscored,
 )
-from services.judge.assertions.patterns import PatternTooCostly, found
-from services.judge.assertions.spec import Button
-from services.judge.assertions.spec import Utterance as Wanted
 from services.judge.outcomes import ABSENT, same
 
 _KEYS = ("utter_name", "text_matches", "buttons")

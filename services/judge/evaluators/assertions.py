@@ -18,14 +18,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from schemas.assertions import Assertion, parse
 from schemas.briefs import JudgeBrief
+from schemas.patterns import clean
 from schemas.scores import DimensionScore
 from services.judge.assertions import checks, responses, sequences, utterances
 from services.judge.assertions.facts import Facts, read_facts
 from services.judge.assertions.outcome import Outcome, Verdict, unscored
-from services.judge.assertions.patterns import clean
 from services.judge.assertions.rating import ResponseJudge, problem
-from services.judge.assertions.spec import Assertion, parse
 from services.judge.evaluators.criteria import NO_MODEL
 from services.judge.evaluators.scoring import cited, count
 from services.judge.trajectory import Trajectory

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from services.judge.assertions.patterns import check_pattern
+from schemas.patterns import check_pattern
 
 THRESHOLD = 0.5
 """What a generative response must reach where the assertion does not say."""
