@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 from services.runtime.sources.files import SourceRefused
+
+_PARSING = threading.Lock()
+"""Neither warning filters nor, in Python 3.11, the parser's count of its own depth is safe where
+several threads are at it (CPython issue 106905)."""
 
 
 def check_entrypoint(files: Mapping[str, bytes], entrypoint: str) -> None:
@@ -22,7 +27,7 @@ def check_entrypoint(files: Mapping[str, bytes], entrypoint: str) -> None:
         have = f"; it has {', '.join(modules)}" if modules else ""
         raise SourceRefused(f"entrypoint {entrypoint}: the source has no {stem}.py{have}")
     try:
-        with warnings.catch_warnings():
+        with _PARSING, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(files[name], name)
     except SyntaxError as error:
