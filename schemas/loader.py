@@ -58,12 +58,7 @@ def parse_suite(suite_text: str, scenario_texts: Mapping[str, str]) -> Suite:
         suite = _validated(SuiteFile, root, noted)
     except InvalidDocument as error:
         problems += error.problems
-    tree = root.value if isinstance(root.value, dict) else {}
-    given = tree["defaults"].value if "defaults" in tree else {}
-    fields = given if isinstance(given, dict) else {}
-    if suite is not None:
-        fields = {"owner": tree["owner"], **fields}
-    defaults = Node(fields)
+    defaults = _defaults(root)
     scenarios: dict[str, Scenario] = {}
     for file in sorted(scenario_texts):
         try:
@@ -87,6 +82,23 @@ def parse_suite(suite_text: str, scenario_texts: Mapping[str, str]) -> Suite:
         owner=suite.owner,
         scenarios=entries,
     )
+
+
+def located_suite(
+    suite_text: str, scenario_texts: Mapping[str, str]
+) -> tuple[Node, dict[str, Node]]:
+    """The suite's document and, by file, each scenario's with the defaults in it: every value with
+    the file and place that it comes from.
+
+    Raises:
+        InvalidDocument: a file cannot be read as YAML. Nothing else is checked.
+    """
+    root, _ = parse(suite_text, SUITE_FILE)
+    defaults = _defaults(root)
+    return root, {
+        file: _with_defaults(parse(text, file)[0], file, defaults)
+        for file, text in sorted(scenario_texts.items())
+    }
 
 
 def scenario_of(entry: SuiteScenario) -> Scenario:
@@ -114,16 +126,30 @@ def incomplete_categories(suite: Suite) -> tuple[str, ...]:
 
 def _scenario(text: str, file: str, defaults: Node) -> Scenario:
     root, problems = parse(text, file)
+    return _validated(ScenarioFile, _with_defaults(root, file, defaults), problems).scenario
+
+
+def _defaults(suite: Node) -> Node:
+    """What every scenario of a suite starts from, whether or not the rest of it is right."""
+    tree = suite.value if isinstance(suite.value, dict) else {}
+    given = tree["defaults"].value if "defaults" in tree else {}
+    fields = given if isinstance(given, dict) else {}
+    owner = tree.get("owner")
+    if owner is None or not isinstance(owner.value, str) or not owner.value:
+        return Node(dict(fields))
+    return Node({"owner": owner, **fields})
+
+
+def _with_defaults(root: Node, file: str, defaults: Node) -> Node:
+    """A scenario file over what it starts from, its stem as id where it has none."""
     tree = root.value
-    if isinstance(tree, dict) and isinstance(scenario := tree.get("scenario"), Node):
-        stem = Node(PurePosixPath(file).stem, file, 1, 1)
-        if isinstance(scenario.value, dict):
-            merged = _merged(defaults, scenario)
-            if isinstance(merged.value, dict) and not _text(merged.value.get("id")):
-                merged.value["id"] = stem
-            tree = {**tree, "scenario": merged}
-            root = Node(tree, file, root.line, root.column)
-    return _validated(ScenarioFile, root, problems).scenario
+    scenario = tree.get("scenario") if isinstance(tree, dict) else None
+    if not isinstance(tree, dict) or scenario is None or not isinstance(scenario.value, dict):
+        return root
+    merged = _merged(defaults, scenario)
+    if isinstance(merged.value, dict) and not _text(merged.value.get("id")):
+        merged.value["id"] = Node(PurePosixPath(file).stem, file, 1, 1)
+    return Node({**tree, "scenario": merged}, file, root.line, root.column)
 
 
 def _text(node: Node | None) -> bool:

@@ -6,6 +6,7 @@ import difflib
 import re
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -15,6 +16,13 @@ from schemas.errors import Problem
 from schemas.yaml_tree import Node
 
 Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAgainst:
+    """In an annotation: what values are checked against, though they are kept as written."""
+
+    model: type[BaseModel]
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], root: Node) -> list[Problem]:
@@ -36,7 +44,8 @@ def problems_of(error: ValidationError, model: type[BaseModel], root: Node) -> l
     problems = []
     for (found, about_member), group in by_place.items():
         if about_member and group[0]["type"] != "missing":
-            problems.append(_problem(root, found, _one_of(group)))
+            at_key = group[0]["loc"][-1] == "[key]"  # what pydantic calls a mapping's key
+            problems.append(_problem(root, found, _one_of(group), at_key=at_key))
             continue
         problems += [_single(details, model, root, found) for details in group]
     return problems
@@ -191,7 +200,9 @@ def _models(hint: Any) -> list[type[BaseModel]]:
 def _options(hint: Any) -> list[Any]:
     """The members of a union; what a plain annotation stands for."""
     if get_origin(hint) is Annotated:
-        return _options(get_args(hint)[0])
+        plain, *notes = get_args(hint)
+        checked = [note.model for note in notes if isinstance(note, CheckedAgainst)]
+        return [*_options(plain), *checked]
     if get_origin(hint) in (Union, types.UnionType):
         return [option for arg in get_args(hint) for option in _options(arg)]
     return [] if get_origin(hint) is Literal else [hint]

@@ -13,10 +13,26 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ModelWrapValidatorHandler,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from schemas.assertions import Assertion
+from schemas.assertions import parse as parse_assertion
+from schemas.coherence import coherent
+from schemas.locating import CheckedAgainst
 
 IDENTIFIER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 TOOL_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
+POINTER = r"^(/([^~/]|~[01])*)*$"
 
 
 class Category(StrEnum):
@@ -61,10 +77,23 @@ class Pattern(str):
         return re.search(self, text, re.IGNORECASE) is not None
 
 
+def _pointer(value: str) -> str:
+    if re.fullmatch(POINTER, value):
+        return value
+    hint = "after ~ comes 0 or 1" if value.startswith("/") else f"write /{value}"
+    raise ValueError(f"expected a JSON pointer, found {value!r}; {hint}")
+
+
+Pointer = Annotated[
+    str, AfterValidator(_pointer), WithJsonSchema({"type": "string", "pattern": POINTER})
+]
+"""A place in a JSON document, as RFC 6901 writes it."""
+
+
 class Fact(Model):
     """Something the user knows. Said when asked for, or at once if the user volunteers it."""
 
-    value: Scalar
+    value: Scalar = Field(description="What the user says when asked.")
     ask: tuple[Pattern, ...] = Field(
         default=(), description="How agents ask for it; the fact's name is always understood."
     )
@@ -76,13 +105,19 @@ class Fact(Model):
 class Persona(Model):
     """How a user pursues a goal."""
 
-    name: str = Field(min_length=1)
-    style: Literal["plain", "terse", "rambling", "hostile", "confused"] = "plain"
+    name: str = Field(min_length=1, description="What reports call it.")
+    style: Literal["plain", "terse", "rambling", "hostile", "confused"] = Field(
+        default="plain", description="Which phrases this user draws from."
+    )
     patience: int = Field(
         default=4, ge=1, le=50, description="Agent turns without progress before giving up."
     )
-    description: str = ""
-    weight: float = Field(default=1.0, gt=0)
+    volunteers: float = Field(
+        default=0.0, ge=0, le=1,
+        description="The share of the facts that are told unasked, in a conversation's first turn.",
+    )  # fmt: skip
+    description: str = Field(default="", description="Who this is, for a model that plays it.")
+    weight: float = Field(default=1.0, gt=0, description="How often it is drawn, relatively.")
 
 
 class UserGoal(Model):
@@ -99,7 +134,9 @@ class UserGoal(Model):
 class Conversation(Model):
     """One conversation of a session: its goals in the order in which they come up."""
 
-    goals: tuple[UserGoal, ...] = Field(min_length=1)
+    goals: tuple[UserGoal, ...] = Field(
+        min_length=1, description="What the user wants, in this order."
+    )
     pushes: tuple[str, ...] = Field(
         default=(), description="What the user says, one after the other, when refused."
     )
@@ -114,11 +151,21 @@ class Conversation(Model):
 class User(Model):
     """The simulated user: persona, facts known, and what is wanted."""
 
-    personas: tuple[Persona, ...] = (Persona(name="plain"),)
-    facts: Mapping[str, Fact] = Field(default_factory=dict)
-    goals: tuple[UserGoal, ...] = ()
-    pushes: tuple[str, ...] = ()
-    consents: bool = True
+    personas: tuple[Persona, ...] = Field(
+        default=(Persona(name="plain"),),
+        min_length=1,
+        description="One is drawn for each session; the name of a style stands for a plain one.",
+    )
+    facts: Mapping[str, Fact] = Field(
+        default_factory=dict, description="What the user knows, by name; a value alone will do."
+    )
+    goals: tuple[UserGoal, ...] = Field(
+        default=(), description="What the user wants, where there is one conversation."
+    )
+    pushes: tuple[str, ...] = Field(
+        default=(), description="What the user says, one after the other, when refused."
+    )
+    consents: bool = Field(default=True, description="The answer to 'shall I go ahead?'.")
     think_ms: int = Field(
         default=0, ge=0, le=600_000, description="Pause before each user turn, as people make."
     )
@@ -146,14 +193,32 @@ class User(Model):
 class Setup(Model):
     """The state the agent starts in."""
 
-    initial_slots: Mapping[str, JsonValue] = Field(default_factory=dict)
+    initial_slots: Mapping[str, JsonValue] = Field(
+        default_factory=dict, description="What the agent knows before the first user turn."
+    )
+
+
+def _assertion(entry: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    parse_assertion(entry)
+    return entry
+
+
+AssertionEntry = Annotated[
+    Mapping[str, JsonValue], AfterValidator(_assertion), CheckedAgainst(Assertion)
+]
+"""Kept as it is written: what is left out and what is null mean different things."""
 
 
 class Goals(Model):
     """What success looks like, in words for the judge and as assertions over events."""
 
-    criteria: tuple[str, ...] = ()
-    assertions: tuple[Mapping[str, JsonValue] | str, ...] = ()
+    criteria: tuple[str, ...] = Field(
+        default=(),
+        description="Statements about the agent's behaviour, judged one by one by a model.",
+    )
+    assertions: tuple[AssertionEntry, ...] = Field(
+        default=(), description="Checks of events, tool calls and messages; see assertions.md."
+    )
 
 
 InjectionKind = Literal[
@@ -178,8 +243,8 @@ class CallSelector(Model):
 class Failure(CallSelector):
     """A failure to inject."""
 
-    id: str = Field(pattern=IDENTIFIER)
-    kind: InjectionKind
+    id: str = Field(pattern=IDENTIFIER, description="What trajectories call it.")
+    kind: InjectionKind = Field(description="What happens to the call.")
     delay_ms: int = Field(default=0, ge=0, le=120_000, description="timeout, slow: how long.")
     content: str = Field(default="", description="content: the text that is planted.")
     field: str = Field(
@@ -200,14 +265,16 @@ class Failure(CallSelector):
 class ResponseRule(CallSelector):
     """A canned response, given instead of asking the world."""
 
-    id: str = Field(default="", pattern=r"^$|" + IDENTIFIER)
-    respond: JsonValue
+    id: str = Field(
+        default="", pattern=r"^$|" + IDENTIFIER, description="What trajectories call it."
+    )
+    respond: JsonValue = Field(description="The answer.")
 
 
 class WorldSetup(Model):
     """The world behind the simulated tools."""
 
-    name: str = Field(pattern=IDENTIFIER)
+    name: str = Field(pattern=IDENTIFIER, description="A world that the tool proxy knows.")
     state: Mapping[str, JsonValue] = Field(
         default_factory=dict,
         description="Merged into the world's initial state (RFC 7386: null removes).",
@@ -218,12 +285,14 @@ class WorldSetup(Model):
 class CallMatch(Model):
     """A pattern over tool calls."""
 
-    tool: str = Field(pattern=TOOL_NAME)
-    arguments: Mapping[str, JsonValue] = Field(default_factory=dict)
+    tool: str = Field(pattern=TOOL_NAME, description="The tool's name.")
+    arguments: Mapping[str, JsonValue] = Field(
+        default_factory=dict, description="Arguments a call must have, at least."
+    )
     ok: bool | None = Field(
         default=None, description="True: succeeded (not refused, failed or an error); false: not."
     )
-    response: Mapping[str, JsonValue] = Field(
+    response: Mapping[Pointer, JsonValue] = Field(
         default_factory=dict, description="What the response must contain, by JSON pointer."
     )
 
@@ -239,70 +308,68 @@ class ExpectedCall(CallMatch):
 class Expect(Model):
     """The expected outcome: what must hold when the session is over."""
 
-    state: Mapping[str, JsonValue] = Field(
+    state: Mapping[Pointer, JsonValue] = Field(
         default_factory=dict, description="Values in the world's end state, by JSON pointer."
     )
-    unchanged: tuple[str, ...] = Field(
+    unchanged: tuple[Pointer, ...] = Field(
         default=(), description="JSON pointers whose values must be as at the start."
     )
-    calls: tuple[ExpectedCall, ...] = ()
-    no_calls: tuple[CallMatch, ...] = ()
+    calls: tuple[ExpectedCall, ...] = Field(default=(), description="Calls that must occur.")
+    no_calls: tuple[CallMatch, ...] = Field(default=(), description="Calls that must not occur.")
     says: tuple[Pattern, ...] = Field(default=(), description="Each must occur in some agent turn.")
-    does_not_say: tuple[Pattern, ...] = ()
+    does_not_say: tuple[Pattern, ...] = Field(
+        default=(), description="None may occur in anything that the agent says."
+    )
     end: tuple[str, ...] = Field(
         default=("goal_met", "agent_ended"), description="End reasons that count as completed."
     )
-
-    @field_validator("state", "unchanged")
-    @classmethod
-    def _pointers(cls, value: Any) -> Any:
-        for pointer in value:
-            if pointer and not pointer.startswith("/"):
-                raise ValueError(f"{pointer!r} is not a JSON pointer; write /{pointer}")
-        return value
 
 
 class Never(Model):
     """It must not happen: a call, or something the agent says."""
 
-    call: CallMatch | None = None
-    says: Pattern | None = None
+    call: CallMatch | None = Field(default=None, description="A call, attempts included.")
+    says: Pattern | None = Field(default=None, description="Something the agent says.")
 
 
 class Requires(Model):
     """A call must be preceded, in the same session, by another."""
 
-    call: CallMatch
-    first: CallMatch
+    call: CallMatch = Field(description="The call, attempts included.")
+    first: CallMatch = Field(description="What must have succeeded before it.")
     same: tuple[str, ...] = Field(default=(), description="Arguments that both must agree in.")
 
 
 class AtMost(Model):
     """A call may succeed only so often for equal values of the named arguments."""
 
-    call: CallMatch
-    times: int = Field(default=1, ge=0)
-    per: tuple[str, ...] = ()
+    call: CallMatch = Field(description="The call.")
+    times: int = Field(default=1, ge=0, description="So often at most.")
+    per: tuple[str, ...] = Field(default=(), description="Arguments whose values are told apart.")
 
 
 class Follows(Model):
     """After a call, another must come, within so many tool calls if bounded."""
 
-    call: CallMatch
-    then: CallMatch
-    within: int | None = Field(default=None, ge=1)
+    call: CallMatch = Field(description="The call, when it succeeded.")
+    then: CallMatch = Field(description="What must come after it.")
+    within: int | None = Field(
+        default=None, ge=1, description="Within so many tool calls; default: at some time."
+    )
 
 
 class Policy(Model):
     """A rule over the whole trajectory. Exactly one of the four forms is given."""
 
-    id: str = Field(pattern=IDENTIFIER)
-    severity: Literal["safety", "policy"] = "policy"
-    description: str = ""
-    never: Never | None = None
-    requires: Requires | None = None
-    at_most: AtMost | None = None
-    follows: Follows | None = None
+    id: str = Field(pattern=IDENTIFIER, description="What reports call it.")
+    severity: Literal["safety", "policy"] = Field(
+        default="policy", description="safety: a breach in any turn blocks the deploy."
+    )
+    description: str = Field(default="", description="The rule in words.")
+    never: Never | None = Field(default=None, description="It must not happen.")
+    requires: Requires | None = Field(default=None, description="Something must come before.")
+    at_most: AtMost | None = Field(default=None, description="It may be done only so often.")
+    follows: Follows | None = Field(default=None, description="Something must come after.")
 
     @model_validator(mode="after")
     def _one_form(self) -> Policy:
@@ -329,20 +396,20 @@ class Recovery(Model):
 class Budgets(Model):
     """What a good session may use; beyond it the budgets dimension fails."""
 
-    turns: int | None = Field(default=None, ge=1)
-    tool_calls: int | None = Field(default=None, ge=0)
-    tokens: int | None = Field(default=None, ge=0)
-    cost_usd: float | None = Field(default=None, ge=0)
+    turns: int | None = Field(default=None, ge=1, description="User turns.")
+    tool_calls: int | None = Field(default=None, ge=0, description="Tool calls.")
+    tokens: int | None = Field(default=None, ge=0, description="Tokens that are reported.")
+    cost_usd: float | None = Field(default=None, ge=0, description="US dollars.")
 
 
 class SessionLimits(Model):
     """The bounds of a session; reaching one ends it."""
 
-    turns: int = Field(default=12, ge=1, le=500)
-    tool_calls: int = Field(default=40, ge=0, le=10_000)
-    wall_s: float = Field(default=600, gt=0, le=7200)
-    tokens: int = Field(default=0, ge=0)
-    cost_usd: float = Field(default=0, ge=0)
+    turns: int = Field(default=12, ge=1, le=500, description="User turns over all conversations.")
+    tool_calls: int = Field(default=40, ge=0, le=10_000, description="Tool calls, likewise.")
+    wall_s: float = Field(default=600, gt=0, le=7200, description="Seconds from the start.")
+    tokens: int = Field(default=0, ge=0, description="Tokens that are reported; 0: no bound.")
+    cost_usd: float = Field(default=0, ge=0, description="US dollars; 0: no bound.")
 
 
 class Load(Model):
@@ -355,45 +422,49 @@ class Load(Model):
 class Scenario(Model):
     """One test case for an agent."""
 
-    id: str = Field(default="", pattern=r"^$|" + IDENTIFIER)
-    name: str = Field(min_length=1)
-    category: Category = Category.HAPPY
-    version: str = "1"
-    owner: str = ""
-    origin: str = "written"
-    simulation_context: str = ""
-    setup: Setup = Setup()
-    goals: Goals = Goals()
-    user: User | None = None
-    conversations: tuple[Conversation, ...] = ()
-    world: WorldSetup | None = None
-    failures: tuple[Failure, ...] = ()
-    rules: tuple[ResponseRule, ...] = ()
-    expect: Expect = Expect()
-    policies: tuple[Policy, ...] = ()
-    recovery: Recovery = Recovery()
-    budgets: Budgets = Budgets()
-    limits: SessionLimits = SessionLimits()
-    load: Load | None = None
+    id: str = Field(
+        default="", pattern=r"^$|" + IDENTIFIER, description="Unique in its suite; the file's stem."
+    )
+    name: str = Field(min_length=1, description="What it shows, in a sentence.")
+    category: Category = Field(
+        default=Category.HAPPY, description="What kind of risk it stands for."
+    )
+    version: str = Field(default="1", description="Raised when what it asks for changes.")
+    owner: str = Field(default="", description="Who keeps it true; the suite's owner if empty.")
+    origin: str = Field(
+        default="written", description="Where it comes from, such as written or an incident's id."
+    )
+    simulation_context: str = Field(
+        default="", description="The user's briefing in words. The user is told all of it."
+    )
+    setup: Setup = Field(default=Setup(), description="What the agent starts with.")
+    goals: Goals = Field(default=Goals(), description="Success, in words and as assertions.")
+    user: User | None = Field(default=None, description="The simulated user.")
+    conversations: tuple[Conversation, ...] = Field(
+        default=(), description="The conversations of one session, where there are several."
+    )
+    world: WorldSetup | None = Field(default=None, description="The world behind the tools.")
+    failures: tuple[Failure, ...] = Field(
+        default=(), description="What goes wrong; the first that applies to a call strikes."
+    )
+    rules: tuple[ResponseRule, ...] = Field(
+        default=(), description="Canned responses; the first that applies answers."
+    )
+    expect: Expect = Field(default=Expect(), description="What must hold at the end.")
+    policies: tuple[Policy, ...] = Field(default=(), description="What must hold all the way.")
+    recovery: Recovery = Field(
+        default=Recovery(), description="What counts as having recovered from a failure."
+    )
+    budgets: Budgets = Field(default=Budgets(), description="What a good session may use.")
+    limits: SessionLimits = Field(
+        default=SessionLimits(), description="Bounds that end a session when reached."
+    )
+    load: Load | None = Field(default=None, description="How many sessions at once.")
 
-    @model_validator(mode="after")
-    def _coherent(self) -> Scenario:
-        if self.category is Category.LOAD and self.load is None:
-            raise ValueError("category load needs `load: {sessions, concurrency}`")
-        if self.category is Category.LONG_HORIZON and len(self.conversations) < 2:
-            raise ValueError("category long-horizon needs at least two `conversations`")
-        if self.category is Category.FAILURE_INJECTION and not self.failures:
-            raise ValueError("category failure-injection needs `failures`")
-        if self.conversations and self.user is not None and self.user.goals:
-            raise ValueError("write the goals in `user.goals` or in `conversations`, not in both")
-        for what, ids in (
-            ("failures", [f.id for f in self.failures]),
-            ("policies", [p.id for p in self.policies]),
-        ):
-            repeated = sorted({i for i in ids if ids.count(i) > 1})
-            if repeated:
-                raise ValueError(f"{what}: repeated id {', '.join(repeated)}")
-        return self
+    @model_validator(mode="wrap")
+    @classmethod
+    def _coherent(cls, data: Any, handler: ModelWrapValidatorHandler[Scenario]) -> Scenario:
+        return coherent(data, handler)
 
     def all_conversations(self) -> tuple[Conversation, ...]:
         """The conversations, whichever way they were written; empty if only in words."""
@@ -406,16 +477,16 @@ class Scenario(Model):
 class ScenarioFile(Model):
     """A scenario file has one key."""
 
-    scenario: Scenario
+    scenario: Scenario = Field(description="The scenario.")
 
 
 class SuiteFile(Model):
     """A suite's `suite.yaml`."""
 
-    name: str = Field(pattern=IDENTIFIER)
-    version: str = Field(min_length=1)
+    name: str = Field(pattern=IDENTIFIER, description="What run requests call it.")
+    version: str = Field(min_length=1, description="Raised with every change.")
     owner: str = Field(min_length=1, description="Who keeps the suite in step with production.")
-    description: str = ""
+    description: str = Field(default="", description="What the suite is for.")
     defaults: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="Scenario fields that every scenario starts from."
     )

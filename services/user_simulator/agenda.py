@@ -9,13 +9,11 @@ same brief and history give the same move in any process at any time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import replace
 
 from schemas.briefs import UserBrief
 from schemas.pins import AGENDA
 from schemas.scenario import Conversation
-from services.user_simulator.hearing import Heard, hear
 from services.user_simulator.phrases import Kind
 from services.user_simulator.phrasing import UnknownFact, Voice
 from services.user_simulator.simulator import (
@@ -28,65 +26,16 @@ from services.user_simulator.simulator import (
     current_conversation,
     next_number,
 )
+from services.user_simulator.standing import Act, Does, Standing, standing_after
+from services.user_simulator.stating import says_value
 
-"""Raised with every change of what this user says or understands: it is the simulator's pin."""
-
-MAX_WAITS = 2
-"""So often for one goal the user is willing to wait, unless less patient than that."""
-MAX_CONFIRMATIONS = 4
-"""So many different go-ahead questions for one goal count as progress."""
-
-
-class Does(Enum):
-    """What a user can do in a turn."""
-
-    ASK = auto()
-    INFORM = auto()
-    ANSWER = auto()
-    PUSH = auto()
-    RETRY = auto()
-    WAIT = auto()
-    UNKNOWN = auto()
-    LEAVE = auto()
-    QUIT = auto()
-
-
-_WORDLESS = {Does.RETRY: Kind.RETRY, Does.WAIT: Kind.WAIT, Does.UNKNOWN: Kind.UNKNOWN}
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """One entry of the agenda; `item` is the number of the goal or push it is about."""
-
-    does: Does
-    item: int = 0
-    facts: tuple[str, ...] = ()
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Agenda:
-    """The user's state of mind within one conversation."""
-
-    stack: tuple[Act, ...]
-    """What is still to be said, the next on top (last)."""
-    asked: frozenset[str] = frozenset()
-    confirmed: frozenset[str] = frozenset()
-    pushed: int = 0
-    waited: int = 0
-    idle: int = 0
-    """Agent turns since the last progress."""
-
-    @classmethod
-    def of(cls, conversation: Conversation) -> Agenda:
-        """The agenda with which a conversation begins."""
-        goals = [Act(Does.ASK, item) for item in range(len(conversation.goals))]
-        return cls((Act(Does.LEAVE), *reversed(goals)))
-
-    @property
-    def goal(self) -> int:
-        """The goal that is being pursued: the topmost on the stack."""
-        return next(act.item for act in reversed(self.stack) if act.does is Does.ASK)
+LONG_SUFFERING = 3
+"""Users of at least this patience say that it is running out before it has."""
+_WORDLESS = {
+    Does.RIGHT: Kind.RIGHT, Does.RETRY: Kind.RETRY, Does.WAIT: Kind.WAIT,
+    Does.UNKNOWN: Kind.UNKNOWN,
+}  # fmt: skip
+_UNADORNED = frozenset({Does.PUSH, Does.LEAVE, Does.QUIT})
 
 
 class AgendaSimulator:
@@ -120,109 +69,57 @@ def plan(brief: UserBrief, history: History) -> UserMove:
         for entry in history
         if isinstance(entry, AgentSaid) and entry.conversation == number
     ]
-    agenda = Agenda.of(conversation)
-    acts: tuple[Act, ...] = ()
-    goal_done = False
-    for reply in replies:
-        heard = hear(reply, brief.facts, conversation.goals[agenda.goal].done_when)
-        goal_done = heard.done
-        agenda, acts = _settle(_respond(agenda, heard, conversation, brief.persona.patience))
-        if agenda.stack[-1].does is Does.LEAVE or (acts and acts[0].does is Does.QUIT):
-            break
+    standing = standing_after(brief, conversation, replies)
     voice = Voice(brief, number, next_number(history))
     try:
-        return _move(acts or (agenda.stack[-1],), voice, conversation, opening=not replies,
-                     goal_done=goal_done)  # fmt: skip
+        if not replies:
+            return UserMove(_opening(conversation, voice))
+        move = _move(standing, voice, conversation)
+        if _weary(standing, brief.persona.patience):
+            return replace(move, text=f"{move.text} {voice.simply(Kind.IMPATIENT)}")
+        return move
     except UnknownFact as error:
         return UserMove("", invalid=f"the scenario's text cannot be said: {error}")
 
 
-def _settle(agenda: Agenda) -> tuple[Agenda, tuple[Act, ...]]:
-    """Take what is said in this turn off the stack, top first: all that lies on the goal."""
-    stack = agenda.stack
-    cut = len(stack)
-    while stack[cut - 1].does not in (Does.ASK, Does.LEAVE):
-        cut -= 1
-    return replace(agenda, stack=stack[:cut]), stack[: cut - 1 : -1]
+def _weary(standing: Standing, patience: int) -> bool:
+    """Whether the user says that the next useless answer will be the last."""
+    last = patience >= LONG_SUFFERING and standing.agenda.idle == patience - 1
+    return last and not _UNADORNED & {act.does for act in standing.acts}
 
 
-def _respond(agenda: Agenda, heard: Heard, conversation: Conversation, patience: int) -> Agenda:
-    """The agenda after an answer of the agent."""
-    if heard.done:
-        return replace(
-            agenda, stack=agenda.stack[:-1], confirmed=frozenset(), waited=0, idle=0
-        )  # fmt: skip
-    new = [name for name in heard.asked if name not in agenda.asked]
-    if new:
-        acts = [Act(Does.INFORM, facts=heard.asked)]
-        if heard.confirmation and not heard.refused:
-            acts.insert(0, Act(Does.ANSWER))
-        return _push(replace(agenda, asked=agenda.asked | set(new), idle=0), *reversed(acts))
-    if (heard.trouble or heard.hold_on) and agenda.waited < min(MAX_WAITS, patience):
-        act = Act(Does.RETRY if heard.trouble else Does.WAIT)
-        return _push(replace(agenda, waited=agenda.waited + 1), act)
-    if heard.trouble:
-        return _push(agenda, Act(Does.QUIT))
-    if heard.refused and agenda.pushed < len(conversation.pushes):
-        return _push(
-            replace(agenda, pushed=agenda.pushed + 1), Act(Does.PUSH, item=agenda.pushed)
-        )  # fmt: skip
-    if heard.confirmation:
-        seen = heard.confirmation in agenda.confirmed
-        progress = not seen and len(agenda.confirmed) < MAX_CONFIRMATIONS
-        agenda = replace(agenda, confirmed=agenda.confirmed | {heard.confirmation})
-        return _push(_tick(agenda, patience, progress=progress), Act(Does.ANSWER))
-    if heard.asked:
-        return _push(
-            _tick(agenda, patience), Act(Does.INFORM, facts=heard.asked, again=True)
-        )  # fmt: skip
-    if heard.asks_other:
-        return _push(_tick(agenda, patience), Act(Does.UNKNOWN))
-    if heard.refused:
-        return _push(agenda, Act(Does.QUIT))
-    return _tick(agenda, patience)
+def _opening(conversation: Conversation, voice: Voice) -> str:
+    """The first goal, and the facts that this persona tells unasked."""
+    said = voice.opening(conversation.goals[0].say)
+    names = [name for name in voice.volunteered() if not says_value(said, voice.brief.facts[name])]
+    return f"{said} {voice.volunteer(names)}" if names else said
 
 
-def _tick(agenda: Agenda, patience: int, *, progress: bool = False) -> Agenda:
-    """Count an answer against the user's patience; a user who has run out of it quits."""
-    if progress:
-        return replace(agenda, idle=0)
-    agenda = replace(agenda, idle=agenda.idle + 1)
-    return _push(agenda, Act(Does.QUIT)) if agenda.idle >= patience else agenda
-
-
-def _push(agenda: Agenda, *acts: Act) -> Agenda:
-    # Nothing is said after the user has quit.
-    if agenda.stack[-1].does is Does.QUIT:
-        return agenda
-    return replace(agenda, stack=(*agenda.stack, *acts))
-
-
-def _move(
-    acts: tuple[Act, ...], voice: Voice, conversation: Conversation, *, opening: bool,
-    goal_done: bool,
-) -> UserMove:  # fmt: skip
-    """The acts in words."""
+def _move(standing: Standing, voice: Voice, conversation: Conversation) -> UserMove:
+    """What is said now, in words."""
+    acts = standing.acts
     if acts[0].does is Does.QUIT:
         return UserMove(voice.simply(Kind.QUIT), ending=GAVE_UP)
     if acts[0].does is Does.LEAVE:
         more = voice.conversation < len(voice.brief.conversations)
         ending = CONVERSATION_OVER if more else GOAL_MET
         return UserMove(voice.simply(Kind.THANKS), ending=ending)
-    said = []
-    for act in acts:
-        if act.does is Does.ASK:
-            say = conversation.goals[act.item].say
-            if opening:
-                said.append(voice.opening(say))
-            else:
-                said.append(voice.next_goal(say) if goal_done else voice.nudge(say))
-        elif act.does is Does.INFORM:
-            said.append(voice.inform(act.facts, again=act.again))
-        elif act.does is Does.ANSWER:
-            said.append(voice.simply(Kind.YES if conversation.consents else Kind.NO))
-        elif act.does is Does.PUSH:
-            said.append(voice.push(conversation.pushes[act.item]))
-        else:
-            said.append(voice.simply(_WORDLESS[act.does]))
+    said = (_words(act, voice, conversation, standing.goal_done) for act in acts)
     return UserMove(" ".join(said))
+
+
+def _words(act: Act, voice: Voice, conversation: Conversation, goal_done: bool) -> str:
+    if act.does is Does.ASK:
+        say = conversation.goals[act.item].say
+        return voice.next_goal(say) if goal_done else voice.nudge(say)
+    if act.does is Does.WRONG:
+        return voice.wrong(conversation.goals[act.item].say)
+    if act.does is Does.CORRECT:
+        return " ".join(map(voice.correct, act.facts))
+    if act.does is Does.INFORM:
+        return voice.inform(act.facts, again=act.again)
+    if act.does is Does.ANSWER:
+        return voice.simply(Kind.YES if conversation.consents else Kind.NO)
+    if act.does is Does.PUSH:
+        return voice.push(conversation.pushes[act.item])
+    return voice.simply(_WORDLESS[act.does])

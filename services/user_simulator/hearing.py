@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.scenario import Fact, Pattern
-from services.user_simulator.phrasing import spoken
+from services.user_simulator.phrasing import name_pattern
+from services.user_simulator.stating import Stated, stated
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
@@ -58,6 +59,7 @@ _CONFIRM = _any(
     r"\b(?:can|could|would) you (?:please )?confirm\b",
     r"\bto confirm[,:]",
 )
+_IS_IT = _any(r"^\W*(?:so|and|then|okay|ok)?\W*(?:is|was|are) (?:your|the|this|that|it)\b")
 _ANYTHING_ELSE = _any(
     r"\b(?:any|some)thing (?:else|more|further)\b", r"\bfurther (?:assistance|help|questions)\b"
 )
@@ -117,6 +119,12 @@ class Heard:
     """Something was asked that no fact answers."""
     confirmation: str
     """The question for a go-ahead or a check, normalised; empty if there was none."""
+    checked: tuple[str, ...]
+    """Names of facts whose right values were said to have them confirmed."""
+    mistaken: tuple[str, ...]
+    """Names of facts about which the agent said something wrong."""
+    mistook_matter: bool
+    """The agent proposes something about a code that is not the one the user spoke of."""
     refused: bool
     trouble: bool
     """Something does not work at the moment; it may work later."""
@@ -124,8 +132,12 @@ class Heard:
     """The user is asked to wait, whatever for."""
 
 
-def hear(text: str, facts: Mapping[str, Fact], done_when: Iterable[Pattern]) -> Heard:
+def hear(
+    text: str, facts: Mapping[str, Fact], done_when: Iterable[Pattern], words: str = ""
+) -> Heard:
     """Understand one answer of the agent.
+
+    `words` are all the user's own texts: an agent that repeats them is not mistaken.
 
     `done_when` is searched in the whole answer as it was written: the scenario's author says
     with it what the user must hear. Everything else is told sentence by sentence.
@@ -134,19 +146,28 @@ def hear(text: str, facts: Mapping[str, Fact], done_when: Iterable[Pattern]) -> 
     asked: set[str] = set()
     questions: list[str] = []
     asks_other = False
-    for sentence, is_request in _sentences(plain):
+    claims, checked = Stated(), set[str]()
+    for sentence, is_request in sentences(plain):
+        go_ahead = _found(_GO_AHEAD, sentence)
+        checks = is_request and _is_check(sentence)
+        claim = stated(sentence, facts, words, proposes=go_ahead or checks)
+        claims |= claim
         if _ANYTHING_ELSE.search(sentence) or _OPEN.search(sentence):
             continue
-        if _GO_AHEAD.search(sentence):
+        if go_ahead:
             questions.append(sentence)
             continue
         if not is_request:
             continue
-        found = _facts_asked(sentence, facts)
+        given = claim.wrong | (claim.right if checks else set())
+        checked |= given - claim.wrong
+        found = _facts_asked(sentence, facts) - given
         asked |= found
-        if not found and _CONFIRM.search(sentence):
+        if found or given:
+            continue
+        if _CONFIRM.search(sentence):
             questions.append(sentence)
-        elif not found and not _HOLD_ON.search(sentence) and not _TRY_AGAIN.search(sentence):
+        elif not _HOLD_ON.search(sentence) and not _TRY_AGAIN.search(sentence):
             asks_other = True
     refused, hold_on = _found(_REFUSAL, plain), _found(_HOLD_ON, plain)
     later = hold_on or _found(_TRY_AGAIN, plain)
@@ -158,6 +179,9 @@ def hear(text: str, facts: Mapping[str, Fact], done_when: Iterable[Pattern]) -> 
         asked=tuple(name for name in facts if name in asked),
         asks_other=asks_other,
         confirmation=" ".join(" ".join(questions).casefold().split()),
+        checked=tuple(name for name in facts if name in checked),
+        mistaken=tuple(name for name in facts if name in claims.wrong),
+        mistook_matter=claims.wrong_matter,
         refused=refused,
         trouble=trouble,
         hold_on=hold_on,
@@ -168,7 +192,7 @@ def _found(pattern: re.Pattern[str], text: str) -> bool:
     return pattern.search(text) is not None
 
 
-def _sentences(text: str) -> Iterator[tuple[str, bool]]:
+def sentences(text: str) -> Iterator[tuple[str, bool]]:
     """Each sentence, and whether it asks for something; list items share their heading's."""
     heading = False
     for sentence in _BOUNDARY.split(text):
@@ -195,33 +219,14 @@ def _facts_asked(sentence: str, facts: Mapping[str, Fact]) -> set[str]:
         name
         for start, end, name in spans
         if not any(s <= start and end <= e and (e - s) > (end - start) for s, e, _ in spans)
-        and not _checks(sentence, facts[name])
     }
 
 
-def _checks(sentence: str, fact: Fact) -> bool:
-    """Whether the agent itself says the fact's value, to have it confirmed."""
-    value = re.escape(spoken(fact.value))
-    said = re.search(rf"(?<!\w){value}(?!\w)", sentence, re.IGNORECASE)
-    return said is not None and _found(_CONFIRM, sentence)
+def _is_check(sentence: str) -> bool:
+    """Whether a question gives a value to have it confirmed, rather than asking for one."""
+    return _found(_CONFIRM, sentence) or (_found(_IS_IT, sentence) and " or " not in sentence)
 
 
 @lru_cache(maxsize=4096)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
-
-
-_ID = r"(?:id|number)"
-
-
-@lru_cache(maxsize=4096)
-def name_pattern(name: str) -> re.Pattern[str]:
-    """A fact's name as people say it: `order_id` is found in 'order number' and 'Order ID'."""
-    words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)) or [name]
-    parts = [
-        _ID if word.lower() in ("id", "number") and len(words) > 1
-        else "e-?mail" if word.lower() == "email"
-        else re.escape(word)
-        for word in words
-    ]  # fmt: skip
-    return re.compile(r"\b" + r"[\s_-]*".join(parts) + r"s?\b", re.IGNORECASE)

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from schemas.briefs import UserBrief
 from schemas.scenario import Scalar
@@ -47,11 +48,25 @@ class Voice:
         if len(names) == 1:
             said = self._fact(names[0])
         else:
-            order = list(names)
-            random.Random(f"{self.brief.seed}:facts:{self.turn}").shuffle(order)
-            listed = (f"{label(name)} {spoken(self.brief.facts[name].value)}" for name in order)
-            said = self._phrase(Kind.FACTS, ", ".join(listed))
+            said = self._phrase(Kind.FACTS, self._listed(names))
         return self._phrase(Kind.AGAIN, said) if again else said
+
+    def correct(self, name: str) -> str:
+        """The fact as it really is, to an agent that got it wrong."""
+        return self._stating(name, f"correct {name}", self._bank(Kind.CORRECT))
+
+    def wrong(self, say: Sequence[str]) -> str:
+        """What the user wants, to an agent that took it for something else."""
+        return self._phrase(Kind.WRONG, self._goal(say))
+
+    def volunteered(self) -> list[str]:
+        """Names of the facts that this persona tells unasked, drawn for the session."""
+        share, draw = self.brief.persona.volunteers, random.Random(f"{self.brief.seed}:volunteers")
+        return [name for name in self.brief.facts if draw.random() < share]
+
+    def volunteer(self, names: Sequence[str]) -> str:
+        """Facts that nobody has asked for yet."""
+        return self._phrase(Kind.VOLUNTEER, self._listed(names))
 
     def simply(self, kind: Kind) -> str:
         """A phrase with nothing to fill in."""
@@ -77,10 +92,19 @@ class Voice:
         return text if re.search(r"\W$", text) else text + "."
 
     def _fact(self, name: str) -> str:
-        fact = self.brief.facts[name]
-        template = self._draw(f"fact {name}", fact.say or self._bank(Kind.FACT))
-        said = _put(template, name=label(name), value=spoken(fact.value))
+        say = self.brief.facts[name].say
+        return self._stating(name, f"fact {name}", say or self._bank(Kind.FACT))
+
+    def _stating(self, name: str, what: str, templates: Sequence[str]) -> str:
+        template = self._draw(what, templates)
+        value = spoken(self.brief.facts[name].value)
+        said = _put(template, name=label(name), value=value)
         return said[:1].upper() + said[1:] if template.startswith("{name}") else said
+
+    def _listed(self, names: Sequence[str]) -> str:
+        order = list(names)
+        random.Random(f"{self.brief.seed}:facts:{self.turn}").shuffle(order)
+        return ", ".join(f"{label(name)} {spoken(self.brief.facts[name].value)}" for name in order)
 
     def _phrase(self, kind: Kind, text: str) -> str:
         return _put(self._draw(kind, self._bank(kind)), text=text)
@@ -117,3 +141,19 @@ def label(name: str) -> str:
 def _put(template: str, **values: str) -> str:
     # One pass, so that braces in what is put in are left alone.
     return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), template)
+
+
+_ID = r"(?:id|number)"
+
+
+@lru_cache(maxsize=4096)
+def name_pattern(name: str) -> re.Pattern[str]:
+    """A fact's name as people say it: `order_id` is found in 'order number' and 'Order ID'."""
+    words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)) or [name]
+    parts = [
+        _ID if word.lower() in ("id", "number") and len(words) > 1
+        else "e-?mail" if word.lower() == "email"
+        else re.escape(word)
+        for word in words
+    ]  # fmt: skip
+    return re.compile(r"\b" + r"[\s_-]*".join(parts) + r"s?\b", re.IGNORECASE)

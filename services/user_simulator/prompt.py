@@ -121,6 +121,9 @@ def _brief(brief: UserBrief, number: int) -> str:
     if brief.facts:
         facts = (f"- {label(name)}: {spoken(fact.value)}" for name, fact in brief.facts.items())
         parts.append("\n".join(["What you know:", *facts]))
+    if brief.persona.volunteers and brief.facts:
+        share = f"{brief.persona.volunteers:.0%}"
+        parts.append(f"You tell about {share} of what you know unasked, in your first message.")
     parts += [_RULES, _CONTRACT.format(patience=persona.patience)]
     return "\n\n".join(parts)
 

@@ -8,14 +8,16 @@ to say is never held against the simulator that says it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schemas.briefs import UserBrief
+from services.user_simulator.character import out_of_character, words
+from services.user_simulator.knowledge import invention
 from services.user_simulator.phrasing import UnknownFact, Voice, spoken
 from services.user_simulator.simulator import (
     CONVERSATION_OVER,
+    GAVE_UP,
     GOAL_MET,
     AgentSaid,
     History,
@@ -24,6 +26,7 @@ from services.user_simulator.simulator import (
     current_conversation,
     next_number,
 )
+from services.user_simulator.standing import Does, standing_after
 
 MAX_TURNS = 500
 """The most turns a scenario can allow; a simulator that goes on has lost count."""
@@ -32,29 +35,10 @@ SAME_IN_A_ROW = 4
 """So many user turns with the same text are a loop ..."""
 LOOP_WINDOW, LOOP_TEXTS = 8, 2
 """... and so are so many with only so many different texts."""
-LEAK_WORDS = 6
-
-_AI = r"(?:ai|artificial intelligence|language model|virtual assistant|chatbot)"
-_SPEAKS_AS_AGENT = re.compile(
-    r"^\s*(?:assistant|agent|ai|system|support|bot)\s*:"
-    r"|\b(?:how|what) (?:can|may) i (?:help|assist|do for) you\b"
-    r"|\banything else (?:that )?i can (?:help|assist|do for)\b"
-    rf"|\bas an? {_AI}\b[^.?!]{{0,20}}, i\b|\bi(?:'m| am) (?:just |only )?an? {_AI}\b"
-    r"|\bthank you for (?:contacting|reaching out to|choosing) us\b"
-    r"|\bi(?:'ve| have) (?:processed|issued|initiated|cancelled) your \w+",
-    re.IGNORECASE | re.MULTILINE,
-)
-_OUT_OF_CHARACTER = re.compile(
-    r"\bmy (?:system prompt|persona|instructions|brief)\b|\bthe user brief\b"
-    r"|\bsimulat(?:ed|ing|ion|or)\b|\brole-?play(?:ing)?\b|\bstay(?:ing)? in character\b"
-    r"|\bi was (?:told|instructed) to (?:play|pretend|act)\b"
-    r"|\b(?:done_when|conversation_over|goal_met|give_up|gave_up)\b|\"status\"\s*:"
-    r"|</?think(?:ing)?>",
-    re.IGNORECASE,
-)
-_INSTRUCTIVE = re.compile(r"\b(?:you|your|the (?:user|customer|caller|client))\b", re.IGNORECASE)
-_CODE = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\w+(?:[-/.]\w+)*")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
+TURNS_AFTER_ALL_IS_DONE = 3
+"""So often a user may go on talking after it has heard all it came for."""
+TURNS_AFTER_PATIENCE = 4
+"""So often, and its patience once more, after an agenda would have given up."""
 
 
 def checked(brief: UserBrief, history: History, move: UserMove) -> UserMove:
@@ -71,11 +55,10 @@ def violation(brief: UserBrief, history: History, move: UserMove) -> str | None:
     own = _without(move.text, authored)
     return (
         _form(history, move)
+        or out_of_character(brief, history, own, authored)
+        or invention(brief, history, own, authored)
+        or _loop(brief, history, move)
         or _ending(brief, history, move)
-        or _character(brief, history, own)
-        or _leak(brief, own)
-        or _invention(brief, history, own)
-        or _loop(history, move, authored)
     )
 
 
@@ -90,89 +73,92 @@ def _form(history: History, move: UserMove) -> str | None:
 
 
 def _ending(brief: UserBrief, history: History, move: UserMove) -> str | None:
-    if move.ending is None:
-        return None
     current = current_conversation(history)
-    if not any(isinstance(e, AgentSaid) and e.conversation == current for e in history):
-        return f"ends with {move.ending} before anything was said"
-    last = current >= max(1, len(brief.conversations))
-    if move.ending == GOAL_MET and not last:
-        return "is content with the session although conversations are left"
-    if move.ending == CONVERSATION_OVER and last:
-        return "goes on to a conversation that does not exist"
-    return None
+    replies = [e.text for e in history if isinstance(e, AgentSaid) and e.conversation == current]
+    if move.ending is not None:
+        if not replies:
+            return f"ends with {move.ending} before anything was said"
+        last = current >= max(1, len(brief.conversations))
+        if move.ending == GOAL_MET and not last:
+            return "is content with the session although conversations are left"
+        if move.ending == CONVERSATION_OVER and last:
+            return "goes on to a conversation that does not exist"
+    if current > len(brief.conversations) or not replies:
+        return None
+    done_after = _all_done_after(brief, current, replies)
+    if move.ending is None:
+        return _never(brief, current, replies, done_after)
+    if move.ending != GAVE_UP:
+        return None if done_after else "ends too early: is content although its goal is not done"
+    if done_after:
+        return "gives up although it has heard all it came for"
+    return _too_early(brief, current, replies)
 
 
-def _character(brief: UserBrief, history: History, own: str) -> str | None:
-    if match := _SPEAKS_AS_AGENT.search(own):
-        return f"speaks as the agent: {match[0].strip()!r}"
-    # A word that the agent used, or that the matter itself is about, is not out of character.
-    heard = " ".join((_heard(history), *_authored(brief))).casefold()
-    for match in _OUT_OF_CHARACTER.finditer(own):
-        if match[0].casefold() not in heard:
-            return f"steps out of character: {match[0]!r}"
-    return None
-
-
-def _leak(brief: UserBrief, own: str) -> str | None:
-    said = _words(own)
-    for instruction in (brief.narrative, brief.persona.description):
-        for sentence in re.split(r"(?<=[.!?])\s+|\n+", instruction):
-            words = _words(sentence).split()
-            # A narrative may lend the user its words, but not its stage directions.
-            staged = len(words) >= LEAK_WORDS and _INSTRUCTIVE.search(sentence)
-            if staged and f" {' '.join(words)} " in f" {said} ":
-                return "says its instructions aloud"
-    for conversation in brief.conversations:
-        for goal in conversation.goals:
-            for pattern in goal.done_when:
-                if re.search(r"[\\*+?|(\[{^$]", pattern) and pattern.casefold() in own.casefold():
-                    return "says aloud the pattern that it waits for"
-    return None
-
-
-def _invention(brief: UserBrief, history: History, own: str) -> str | None:
-    """Addresses and codes that stand nowhere in the brief, and that the agent did not say."""
-    known = _squeezed(
-        " ".join(
-            [
-                brief.narrative,
-                brief.persona.description,
-                *(spoken(fact.value) for fact in brief.facts.values()),
-                *(say for fact in brief.facts.values() for say in fact.say),
-                *_authored(brief),
-                _heard(history),
-            ]
+def _all_done_after(brief: UserBrief, conversation: int, replies: Sequence[str]) -> int:
+    """After how many answers every goal was heard to be done, in any order; 0: they were not."""
+    firsts = []
+    for goal in brief.conversations[conversation - 1].goals:
+        numbers = (
+            number
+            for number, reply in enumerate(replies, 1)
+            if any(pattern.found_in(reply) for pattern in goal.done_when)
         )
-    )
-    for match in _CODE.finditer(own):
-        token = _squeezed(match[0])
-        if ("@" in match[0] or _is_code(match[0], token)) and token not in known:
-            return f"knows something that it cannot know: {match[0]!r}"
+        firsts.append(next(numbers, 0))
+    return max(firsts) if all(firsts) else 0
+
+
+def _too_early(brief: UserBrief, conversation: int, replies: Sequence[str]) -> str | None:
+    """Giving up while the agent is making progress, with patience to spare."""
+    standing = standing_after(brief, brief.conversations[conversation - 1], replies)
+    spare = len(replies) < brief.persona.patience and standing.agenda.idle == 0
+    answers = standing.acts[0].does in (Does.INFORM, Does.ANSWER, Does.RIGHT, Does.ASK)
+    if spare and answers and standing.heeded == len(replies):
+        return "ends too early: gives up although the agent gets on with it"
     return None
 
 
-def _is_code(text: str, token: str) -> bool:
-    if token.isdigit():
-        return len(token) >= 8 and _DATE.fullmatch(text) is None
-    return len(token) >= 6 and sum(c.isdigit() for c in token) >= 3
+def _never(
+    brief: UserBrief, conversation: int, replies: Sequence[str], done_after: int
+) -> str | None:
+    """Going on and on after the end."""
+    if done_after and len(replies) - done_after >= TURNS_AFTER_ALL_IS_DONE:
+        return "never ends: goes on although it has heard all it came for"
+    heeded = standing_after(brief, brief.conversations[conversation - 1], replies).heeded
+    if len(replies) - heeded > TURNS_AFTER_PATIENCE + brief.persona.patience:
+        return "never ends: goes on although it gets nowhere"
+    return None
 
 
-def _loop(history: History, move: UserMove, authored: Iterable[str]) -> str | None:
-    if not move.text.strip() or move.text.strip() in authored:
+def _loop(brief: UserBrief, history: History, move: UserMove) -> str | None:
+    if not move.text.strip() or _pushes_left(brief, history, move.text):
         return None
     current = current_conversation(history)
     said = [
-        _words(entry.text)
+        words(entry.text)
         for entry in history
         if isinstance(entry, UserSaid) and entry.conversation == current
     ]
-    said.append(_words(move.text))
+    said.append(words(move.text))
     if len(said) >= SAME_IN_A_ROW and len(set(said[-SAME_IN_A_ROW:])) == 1:
         return f"says the same thing {SAME_IN_A_ROW} times in a row"
     if len(said) >= LOOP_WINDOW and len(set(said[-LOOP_WINDOW:])) <= LOOP_TEXTS:
         return f"goes round in a circle for {LOOP_WINDOW} turns"
     return None
+
+
+def _pushes_left(brief: UserBrief, history: History, text: str) -> bool:
+    """Whether the author asks for this very text more often than it was said."""
+    voice = Voice(brief, 1, 1)
+    pushes = 0
+    for conversation in brief.conversations:
+        for push in conversation.pushes:
+            try:
+                pushes += words(voice.filled(push)) == words(text)
+            except UnknownFact:
+                continue
+    said = sum(isinstance(e, UserSaid) and words(e.text) == words(text) for e in history)
+    return said < pushes
 
 
 def _authored(brief: UserBrief) -> Iterator[str]:
@@ -189,21 +175,9 @@ def _authored(brief: UserBrief) -> Iterator[str]:
         yield spoken(fact.value)
 
 
-def _heard(history: History) -> str:
-    return " ".join(entry.text for entry in history if isinstance(entry, AgentSaid))
-
-
-def _without(text: str, authored: Iterable[str]) -> str:
+def _without(text: str, authored: Sequence[str]) -> str:
     for part in sorted(authored, key=len, reverse=True):
         # Short values would cut words apart.
         if len(part) >= 12:
             text = text.replace(part, " ")
     return text
-
-
-def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
-
-
-def _squeezed(text: str) -> str:
-    return re.sub(r"[^\w@]|_", "", text.casefold())

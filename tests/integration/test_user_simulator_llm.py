@@ -209,9 +209,18 @@ def test_a_written_brief_is_told_whole_and_only_for_the_conversation_at_hand(ben
 )
 def test_endings(bench: Bench, status: str, conversations: int, ending: str | None) -> None:
     user = brief(*[conversation()] * conversations)
-    move = bench.turn(good("Fine.", status), user=user, history=TALKED)
+    answer = "Your return was booked." if status == "goal_met" else "Which lamp is it?"
+    history: History = (UserSaid(1, "My lamp flickers."), AgentSaid(1, answer))
+    move = bench.turn(good("Fine.", status), user=user, history=history)
     assert move.ending == ending
-    assert checked(user, TALKED, move).invalid is None
+    assert checked(user, history, move).invalid is None
+
+
+@pytest.mark.req("V02")
+def test_a_model_that_is_content_too_early_is_found_out(bench: Bench) -> None:
+    user = brief(conversation())
+    move = bench.turn(good("Fine.", "goal_met"), user=user, history=TALKED)
+    assert "ends too early" in (checked(user, TALKED, move).invalid or "")
 
 
 @pytest.mark.req("V02")

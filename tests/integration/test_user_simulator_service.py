@@ -118,4 +118,4 @@ def test_it_plays_over_the_log_and_goes_on_after_a_kill(
             assert await asyncio.to_thread(process.wait, 20) == 0
 
     asyncio.run(scenario())
-    assert "agenda/1" in (tmp_path / "services.user_simulator.log").read_text()
+    assert "agenda/2" in (tmp_path / "services.user_simulator.log").read_text()

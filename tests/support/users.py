@@ -14,6 +14,7 @@ from services.user_simulator.simulator import (
     UserSaid,
     current_conversation,
 )
+from services.user_simulator.standing import MAX_CONFIRMATIONS, MAX_WAITS
 
 STYLES = ("plain", "terse", "rambling", "hostile", "confused")
 ORDER = "ORD-20417"
@@ -43,6 +44,7 @@ def brief(
     *conversations: Conversation,
     style: str = "plain",
     patience: int = 4,
+    volunteers: float = 0.0,
     seed: int = 1,
     facts: dict[str, Fact] | None = None,
     narrative: str = "",
@@ -50,7 +52,13 @@ def brief(
 ) -> UserBrief:
     return UserBrief(
         narrative=narrative,
-        persona=Persona(name=style, style=style, patience=patience, description=description),  # type: ignore[arg-type]
+        persona=Persona(
+            name=style,
+            style=style,
+            patience=patience,
+            volunteers=volunteers,  # type: ignore[arg-type]
+            description=description,
+        ),
         facts=FACTS if facts is None else facts,
         conversations=conversations or (conversation(),),
         seed=seed,
@@ -91,6 +99,17 @@ def play(user: UserBrief, agent: Callable[[str, int], str], bound: int) -> tuple
             said = AgentSaid(history[-1].conversation, agent(move.text, number))
             history = (*history, said)
     raise AssertionError(f"no end within {bound} turns: {history[-6:]}")
+
+
+def bound(user: UserBrief) -> int:
+    """User turns after which this user must have left, whatever the agent does."""
+    turns = 0
+    for one in user.conversations:
+        # A fact is asked for once, and corrected once, as what is wanted may be.
+        progress = len(one.goals) * (1 + MAX_CONFIRMATIONS) + 2 * len(user.facts) + 1
+        turns += 2 + (progress + 1) * user.persona.patience
+        turns += progress + len(one.pushes) + MAX_WAITS * len(one.goals)
+    return turns
 
 
 def heard(history: History, move: UserMove) -> History:

@@ -148,7 +148,6 @@ def test_what_the_user_does_not_know_is_said_to_be_unknown(style: str) -> None:
         "Headphones for 40 euros. Is that correct?",
         "Do you want me to send a label?",
         "Would you like me to book it?",
-        "Your order number is ORD-20417, right?",
         "May I proceed?",
         "I will book a courier. Please confirm.",
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemas.briefs import UserBrief
 from schemas.pins import AGENDA
 from services.user_simulator import phrases
-from services.user_simulator.agenda import MAX_CONFIRMATIONS, MAX_WAITS, plan
+from services.user_simulator.agenda import plan
 from services.user_simulator.phrases import BANKS, Kind
 from services.user_simulator.phrasing import spoken
 from services.user_simulator.simulator import AgentSaid, History, UserSaid
@@ -23,6 +23,7 @@ from tests.support.users import (
     REFUND,
     RETURN,
     STYLES,
+    bound,
     brief,
     conversation,
     heard,
@@ -38,6 +39,9 @@ SENTENCES = (
     "Is there a gift wrap?",
     "What is your date of birth?",
     "Shall I go ahead?",
+    "Your order number is ORD-99999, is that right?",
+    "Your email is jo.baker@example.org, correct?",
+    "Shall I send back ORD-55555?",
     "Is that correct?",
     "I can't do that.",
     "I'm sorry, the system is temporarily down, please try again.",
@@ -81,16 +85,6 @@ def against(user: UserBrief, answers: list[str]) -> tuple[History, list[History]
             return history, asked
         if move.ending is None:
             history = (*history, AgentSaid(history[-1].conversation, left.pop(0)))
-
-
-def bound(user: UserBrief) -> int:
-    """User turns after which this user must have left, whatever the agent does."""
-    turns = 0
-    for one in user.conversations:
-        progress = len(one.goals) * (1 + MAX_CONFIRMATIONS) + len(user.facts)
-        turns += 2 + (progress + 1) * user.persona.patience
-        turns += progress + len(one.pushes) + MAX_WAITS * len(one.goals)
-    return turns
 
 
 @pytest.mark.req("V04", "V02")
@@ -152,6 +146,9 @@ AGENTS: dict[str, Callable[[str, int], str]] = {
     "stalling": lambda _said, _n: "One moment please.",
     "down": lambda _said, _n: "The system is temporarily unavailable, please try again later.",
     "echoing": lambda said, _n: said,
+    "contradicting": lambda _said, _n: "Your order number is ORD-99999. Shall I go ahead?",
+    "inventive contradicting": lambda _said, n: f"Your order number is ORD-{n:05}, right?",
+    "hostile": lambda _said, _n: "You are wasting my time. Figure it out yourself.",
 }
 
 
@@ -217,4 +214,4 @@ def test_what_users_say_is_pinned() -> None:
                 state.update(entry.text.encode())
     assert phrases.__doc__ is not None
     assert "schemas.pins.AGENDA" in phrases.__doc__
-    assert (AGENDA, state.hexdigest()[:16]) == ("agenda/1", "b64576ded974713f")
+    assert (AGENDA, state.hexdigest()[:16]) == ("agenda/2", "0dabfd86732f4cae")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.scenario import Fact, UserGoal
+from schemas.briefs import UserBrief
+from schemas.scenario import Fact, Persona, UserGoal
 from services.user_simulator.simulator import AgentSaid, History, UserMove, UserSaid
 from services.user_simulator.validity import (
     LOOP_WINDOW,
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.req("V02")
 
 NARRATIVE = "You are Jo and you are upset about your headphones. My order came in broken last week."
 TALKED: History = (UserSaid(1, "Hi"), AgentSaid(1, "Hello, do you mean order XK-99817?"))
+DONE: History = (UserSaid(1, "Hi"), AgentSaid(1, "Your return has been created."))
 
 
 def of(text: str, ending: str | None = None, history: History = TALKED) -> str | None:
@@ -41,6 +43,12 @@ def alternating(*texts: str) -> History:
         "As a language model, I cannot answer that.",
         "Thank you for contacting us!",
         "I have issued your refund.",
+        "Please provide your order number.",
+        "May I have your date of birth?",
+        "Let me look up your order for you.",
+        "I'd be happy to help you with that!",
+        "I understand your frustration.",
+        "Our records show a delivery in May.",
     ],
 )
 def test_speaking_as_the_agent(text: str) -> None:
@@ -56,6 +64,10 @@ def test_speaking_as_the_agent(text: str) -> None:
         "I heard that you are an AI, is that so?",
         "You have issued my refund.",
         "The instructions say to plug it in.",
+        "Please give me your phone number, then I'll call.",
+        "May I have your name?",
+        "Let me check your website again.",
+        "Please send your answer to my address.",
     ],
 )
 def test_not_speaking_as_the_agent(text: str) -> None:
@@ -71,6 +83,12 @@ def test_not_speaking_as_the_agent(text: str) -> None:
         "<think>the agent wants my order</think> Sure.",
         "My instructions forbid that.",
         "I was told to pretend to be angry.",
+        "Reasoning: it asked for the order number.\nIt is here.",
+        "User: it is broken",
+        "As the customer, I want my money.",
+        "The goal has been met, bye.",
+        "I should now pretend to be upset.",
+        "<|im_start|>It is broken.",
     ],
 )
 def test_stepping_out_of_character(text: str) -> None:
@@ -90,7 +108,28 @@ def test_the_matters_own_words_are_in_character() -> None:
 def test_saying_its_instructions_aloud() -> None:
     assert "instructions" in (of("you are Jo, and you are upset about your headphones") or "")
     assert of("My order came in broken last week.") is None
+    assert "instructions" in (of("Well, you are upset about your headphones, so to say") or "")
     assert of("I am Jo and I am upset about my headphones.") is None
+
+
+def test_what_a_narrative_quotes_may_be_said() -> None:
+    quoted = 'You ask "can you please send me the new one" until they do.'
+    user = brief(conversation(), narrative=quoted)
+    assert violation(user, TALKED, UserMove("Can you please send me the new one?")) is None
+    leaked = UserMove("I ask can you please until they do, and you ask until they do.")
+    assert violation(user, TALKED, leaked) is None
+    plain = brief(conversation(), narrative=quoted.replace('"', ""))
+    said = UserMove("Can you please send me the new one?")
+    assert "instructions" in (violation(plain, TALKED, said) or "")
+
+
+def test_saying_the_agents_answer_back_to_it() -> None:
+    answer = "I have looked at the parcel and it was sent."
+    history: History = (UserSaid(1, "Hi"), AgentSaid(1, answer))
+    assert "says its last answer back" in (of(answer.lower(), history=history) or "")
+    assert of("It was sent, you say?", history=history) is None
+    parrot: History = (UserSaid(1, answer), AgentSaid(1, answer))
+    assert of(answer, history=parrot) is None
 
 
 def test_saying_aloud_what_it_waits_for() -> None:
@@ -99,7 +138,17 @@ def test_saying_aloud_what_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["It is ORD-99999.", "Write to jo.else@example.org", "Card 4111111111111111"]
+    "text",
+    [
+        "It is ORD-99999.",
+        "Write to jo.else@example.org",
+        "Card 4111111111111111",
+        "Card 4111 1111 1111 1111",
+        "Call me on 077 0090 0123.",
+        "It went to 12 Baker Street.",
+        "My name is Peter Parker.",
+        "I'm called Rosa",
+    ],
 )
 def test_knowing_what_it_cannot_know(text: str) -> None:
     assert "cannot know" in (of(text) or "")
@@ -113,10 +162,23 @@ def test_knowing_what_it_cannot_know(text: str) -> None:
         "Yes, XK-99817.",
         "I bought it on 2026-01-05 for 129.95",
         "Between 10 and 12, 24h a day",
+        "My name is Jo.",
+        "I am called every day about this.",
+        "I need 2 of them by 10 30 or 11 00",
     ],
 )
 def test_what_it_may_know(text: str) -> None:
     assert of(text) is None
+
+
+def test_what_only_the_agent_can_tell_is_not_said_first() -> None:
+    goal = UserGoal(say=("Refund my kettle",), done_when=(r"refund of 49\.90 EUR .{0,200} issued",))
+    user = brief(conversation(goal))
+    reason = violation(user, TALKED, UserMove("So I get 49.90 back, right?"))
+    assert "only the agent can tell" in (reason or "")
+    told: History = (UserSaid(1, "Hi"), AgentSaid(1, "That makes 49.90 EUR."))
+    assert violation(user, told, UserMove("So I get 49.90 back, right?")) is None
+    assert violation(user, TALKED, UserMove("I waited 200 days")) is None
 
 
 def test_authors_texts_are_not_held_against_the_simulator() -> None:
@@ -146,23 +208,9 @@ def test_repeated_pushes_are_the_authors_wish() -> None:
     assert violation(user, history, UserMove("Do it!")) is None
 
 
-def test_ending_before_anything_was_said() -> None:
-    assert "before anything" in (of("Bye", "gave_up", history=()) or "")
-    next_one: History = (*TALKED, UserSaid(1, "Bye", closing=True))
-    user = brief(conversation(), conversation())
-    move = UserMove("", ending="goal_met")
-    assert "before anything" in (violation(user, next_one, move) or "")
-    assert of("", "gave_up") is None
-    assert of("Bye", "goal_met") is None
-
-
-def test_ending_at_the_wrong_conversation() -> None:
-    two = brief(conversation(), conversation())
-    assert "conversations are left" in (
-        violation(two, TALKED, UserMove("", ending="goal_met")) or ""
-    )
-    assert violation(two, TALKED, UserMove("", ending="conversation_over")) is None
-    assert "does not exist" in (of("", "conversation_over") or "")
+def test_an_authors_text_said_too_often_is_a_loop() -> None:
+    history = alternating(*["I want to return the headphones I bought"] * (SAME_IN_A_ROW - 1))
+    assert "in a row" in (of("I want to return the headphones I bought", history=history) or "")
 
 
 def test_saying_nothing() -> None:
@@ -170,9 +218,10 @@ def test_saying_nothing() -> None:
 
 
 def test_running_past_the_bounds() -> None:
+    user = UserBrief(narrative=NARRATIVE, persona=Persona(name="plain"), seed=1)
     history = alternating(*[f"turn {n}" for n in range(MAX_TURNS)])
-    assert "runs past" in (of("one more", history=history) or "")
-    assert of("the last", history=history[2:]) is None
+    assert "runs past" in (violation(user, history, UserMove("one more")) or "")
+    assert violation(user, history[2:], UserMove("the last")) is None
     assert "characters" in (of("ha " * MAX_CHARACTERS) or "")
 
 
