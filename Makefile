@@ -40,8 +40,14 @@ types: $(STAMP) ## mypy --strict on the three packages
 imports: $(STAMP) ## import-linter: who may import whom
 	@$(BIN)/lint-imports
 
-schemas: $(STAMP) ## Write what is generated from the topic table and the world
+schemas: $(STAMP) ## Write what is generated: schemas, and the pages made from tables and models
 	@$(BIN)/python -m deploy.kafka.generate
+	@$(BIN)/python -m services.cli.lint.publish
+	@$(BIN)/python -m services.tool_proxy.errors > docs/tool-proxy-errors.md
+	@$(BIN)/python -m services.tool_proxy.trace_docs > docs/trace-events.md
+	@$(BIN)/python -m services.control.errors > docs/control-api-errors.md
+	@$(BIN)/python -m services.cli.conformance.documentation > docs/conformance.md
+	@$(BIN)/python -m services.cli.doctor.telling > docs/doctor.md
 
 lock: $(STAMP) ## Resolve dependencies anew into requirements.lock
 	@$(BIN)/python -m pip install --quiet uv

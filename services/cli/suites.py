@@ -24,6 +24,19 @@ def read_suite(folder: Path) -> Suite:
         InvalidDocument: with every problem of every file.
         CliError: there is no such suite, or a file cannot be read.
     """
+    suite_text, texts = read_texts(folder)
+    try:
+        return parse_suite(suite_text, texts)
+    except InvalidDocument as error:
+        raise InvalidDocument(_located(folder, error.problems)) from None
+
+
+def read_texts(folder: Path) -> tuple[str, dict[str, str]]:
+    """The text of a suite's `suite.yaml`, and those of its scenario files by name in the folder.
+
+    Raises:
+        CliError: there is no such suite, or a file cannot be read.
+    """
     if not (folder / SUITE_FILE).is_file():
         raise CliError(f"{folder} has no {SUITE_FILE}: a suite is a folder with one")
     files = sorted(
@@ -32,10 +45,7 @@ def read_suite(folder: Path) -> Suite:
         if path.suffix in _SUFFIXES and path != folder / SUITE_FILE and path.is_file()
     )
     texts = {path.relative_to(folder).as_posix(): _read(path) for path in files}
-    try:
-        return parse_suite(_read(folder / SUITE_FILE), texts)
-    except InvalidDocument as error:
-        raise InvalidDocument(_located(folder, error.problems)) from None
+    return _read(folder / SUITE_FILE), texts
 
 
 def check_scenario(path: Path) -> None:

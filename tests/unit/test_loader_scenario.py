@@ -124,7 +124,7 @@ def test_ten_different_mistakes_are_reported_together_with_their_lines() -> None
         (9, "scenario.user.goals[0].done_when[0]"),
         (12, "scenario.failures[0].kind"),
         (13, "scenario.failures[0].calls[0]"),
-        (15, "scenario.expect.unchanged"),
+        (15, "scenario.expect.unchanged[0]"),
         (17, "scenario.policies[0]"),
         (19, "scenario.limits.turns"),
         (20, "scenario.limits"),
@@ -313,3 +313,22 @@ def test_any_values_load_or_are_refused_with_a_place(fields: dict[str, Any], flo
     document = yaml.safe_dump({"scenario": fields}, default_flow_style=flow, allow_unicode=True)
     refused = refusal(document)
     assert refused is None or all(problem.line for problem in refused.problems)
+
+
+@pytest.mark.req("S05", "S06")
+def test_a_mistake_in_an_assertion_has_its_place() -> None:
+    text = """\
+scenario:
+  name: n
+  goals:
+    assertions:
+      - flow_started: {flow_ids: [a], operator: some}
+      - bot_uttered: {text_matches: "("}
+      - unheard_of: x
+"""
+    with pytest.raises(InvalidDocument) as caught:
+        parse_scenario(text, "a.yaml")
+    found = [str(problem) for problem in caught.value.problems]
+    assert len(found) == 3
+    for line, expected in ((5, "operator"), (6, "found '('"), (7, "expected one of action_executed, bot_did_not_utter")):
+        assert any(one.startswith(f"a.yaml:{line}:") and expected in one for one in found), found

@@ -49,7 +49,7 @@ def test_a_document_loads_back_as_the_same_scenario() -> None:
                 "version": "7",
                 "origin": "incident",
                 "setup": {"initial_slots": {"n": None, "m": [1.5, {"k": True}]}},
-                "goals": {"criteria": ["c"], "assertions": [{"action_executed": "a"}, "b"]},
+                "goals": {"criteria": ["c"], "assertions": [{"action_executed": "a"}]},
                 "user": {"personas": ["terse"], "facts": {"pin": 12, "ok": False}},
                 "conversations": [
                     {"goals": [{"say": ["s"], "done_when": ["d.*"]}], "consents": False},
