@@ -15,7 +15,7 @@ import typer
 from schemas.errors import InvalidDocument, Problem
 from schemas.loader import SUITE_FILE, incomplete_categories, scenario_of
 from schemas.registry import Suite
-from schemas.topics import SUITES
+from schemas.topics import MAX_RECORD_BYTES, SUITES
 from services.cli import options
 from services.cli.connection import Where, connect
 from services.cli.dataset import DELIMITERS, Dataset, open_dataset
@@ -27,7 +27,6 @@ from services.cli.output import say, tell, tell_json, tell_table
 from services.cli.publishing import publish_suite
 from services.cli.records import Latest
 from services.cli.suites import check_scenario, read_suite
-from services.runtime.bus.settings import BusSettings
 from services.runtime.clock import iso
 
 app = typer.Typer(help="Scenarios and suites.", no_args_is_help=True)
@@ -178,11 +177,10 @@ def _import_notes(dataset: Dataset, done: Imported) -> list[str]:
         )
     if done.kept_suite_file:
         notes.append(f"{done.folder / SUITE_FILE} was there and is as it was")
-    limit = BusSettings("any").max_record_bytes
-    if done.document_bytes > limit:
+    if done.document_bytes > MAX_RECORD_BYTES:
         notes.append(
-            f"the suite has {done.document_bytes} bytes, and a record has at most {limit}: it "
-            f"cannot be published as one; divide the dataset"
+            f"the suite has {done.document_bytes} bytes, and a record at most {MAX_RECORD_BYTES}: "
+            f"it cannot be published as one; divide the dataset"
         )
     return notes
 
