@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 LINTED := schemas services pipelines deploy tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap shell-client lanes bench clean
+.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap shell-client typescript lanes bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -66,7 +66,11 @@ bubblewrap: ## Install Debian's bubblewrap, which agents uploaded as code run in
 shell-client: ## Install curl and jq, which the shell agent of the conformance tests is made of (as root)
 	@command -v curl >/dev/null && command -v jq >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends curl jq; }
 
-lanes: kafka-jars clickhouse bubblewrap shell-client ## Get what the lanes need
+typescript: ## Fetch the TypeScript compiler with npm, for the TypeScript agent of the conformance tests
+	@mkdir -p .cache/typescript && cp tests/support/agents/node/package.json .cache/typescript/
+	@npm install --prefix .cache/typescript --no-audit --no-fund --silent
+
+lanes: kafka-jars clickhouse bubblewrap shell-client typescript ## Get what the lanes need
 
 bench: $(STAMP) ## Run the orchestration benchmark and print its JSON
 	@$(BIN)/python -m tests.bench.orchestration

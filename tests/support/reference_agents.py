@@ -26,6 +26,7 @@ TOOL_SCHEMA = (
     '"required": ["order_id"], "additionalProperties": false}'
 )
 _NEEDS = {"python": (), "node": ("node",), "go": ("go",), "shell": ("sh", "curl", "jq")}
+_TSC = Path(__file__).resolve().parents[2] / ".cache/typescript/node_modules/.bin/tsc"
 _START_S = 30.0
 
 
@@ -40,11 +41,13 @@ class ReferenceAgent:
 def require_language(language: str) -> None:
     """Skip, or in CI fail, where a language's means are missing."""
     missing = [command for command in _NEEDS[language] if shutil.which(command) is None]
+    if language == "node" and not _TSC.exists():
+        missing.append("a TypeScript compiler (make typescript)")
     require_lane(language, not missing, f"not installed: {', '.join(missing)}")
 
 
 def built(language: str, program: str, folder: Path) -> list[str]:
-    """The command that runs a program of a language; Go's are compiled into `folder` first.
+    """The command that runs a program of a language; Go and TypeScript are compiled into `folder`.
 
     Offline: the programs use nothing but standard libraries.
     """
@@ -52,7 +55,12 @@ def built(language: str, program: str, folder: Path) -> list[str]:
     if language == "python":
         return [sys.executable, str(FOLDER / "python" / f"{program}.py")]
     if language == "node":
-        return ["node", str(FOLDER / "node" / f"{program}.mjs")]
+        script = folder / f"{program}.mjs"
+        if not script.exists():
+            types = str(_TSC.parents[1] / "@types")
+            command = [str(_TSC), "-p", ".", "--typeRoots", types, "--outDir", str(folder)]
+            subprocess.run(command, cwd=FOLDER / "node", check=True, timeout=240)
+        return ["node", str(script)]
     if language == "shell":
         return [sys.executable, str(FOLDER / "shell" / "server.py")]
     target = folder / f"go-{program}"

@@ -1,20 +1,31 @@
 // An agent on Node's standard library alone, with a rich answer and a trace event.
-// Plain JavaScript typed by JSDoc: Node 20 does not run TypeScript without a compiler.
 import { timingSafeEqual } from "node:crypto";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const ATTEMPTS = 4;
 const RETRYABLE = new Set([408, 429, 503]);
 
-/**
- * @typedef {{ proxyUrl: string, runToken: string }} Proxy
- * @typedef {{ role: string, content?: string, tool_call_id?: string,
- *   tool_calls?: { id: string, name: string, arguments: object }[] }} Message
- */
+interface Proxy {
+  proxyUrl: string;
+  runToken: string;
+}
 
-/** @param {Proxy} proxy @param {string} path @param {object} body */
-function post(proxy, path, body) {
+interface Message {
+  role: "user" | "assistant" | "tool";
+  content?: string;
+  tool_call_id?: string;
+  tool_calls?: { id: string; name: string; arguments: object }[];
+}
+
+interface Dispatch {
+  ping?: boolean;
+  odyssey_proxy_url?: string;
+  input?: { user_instruction?: string; input?: Record<string, unknown> };
+}
+
+function post(proxy: Proxy, path: string, body: object): Promise<Response> {
   return fetch(`${proxy.proxyUrl.replace(/\/+$/, "")}${path}`, {
     method: "POST",
     headers: { authorization: `Bearer ${proxy.runToken}`, "content-type": "application/json" },
@@ -23,14 +34,11 @@ function post(proxy, path, body) {
   });
 }
 
-/**
- * One tool call: the unwrapped response, or what went wrong as a result for the model.
- * @param {Proxy} proxy @param {string} name @param {object} args @returns {Promise<unknown>}
- */
-async function callTool(proxy, name, args) {
+/** One tool call: the unwrapped response, or what went wrong as a result for the model. */
+async function callTool(proxy: Proxy, name: string, args: object): Promise<unknown> {
   for (let attempt = 1; ; attempt++) {
     const reply = await post(proxy, `/tools/${name}`, args);
-    if (reply.ok) return /** @type {any} */ (await reply.json()).response;
+    if (reply.ok) return ((await reply.json()) as { response: unknown }).response;
     if (!RETRYABLE.has(reply.status) || attempt === ATTEMPTS) return { error: await reply.text() };
     await reply.body?.cancel();
     const backoff = Math.min(4000, 500 * 2 ** (attempt - 1)) * (1 + Math.random() / 4);
@@ -38,10 +46,8 @@ async function callTool(proxy, name, args) {
   }
 }
 
-/** @param {Proxy} proxy @param {string} instruction @param {Record<string, unknown>} state */
-async function answer(proxy, instruction, state) {
-  /** @type {Message[]} */
-  const messages = [{ role: "user", content: instruction }];
+async function answer(proxy: Proxy, instruction: string, state: Record<string, unknown>) {
+  const messages: Message[] = [{ role: "user", content: instruction }];
   const orderId = String(state.order_id ?? instruction.match(/(?:[A-Z]+-)?\d{3,}/)?.[0] ?? "");
   let final_response = "Which order is it?";
   if (orderId) {
@@ -60,37 +66,36 @@ async function answer(proxy, instruction, state) {
   return { final_response, messages };
 }
 
-/** @param {string} given */
-function authorised(given) {
-  const [a, b] = [given, `Bearer ${process.env.AGENT_TOKEN}`].map((text) => Buffer.from(text));
+function authorised(given: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(`Bearer ${process.env.AGENT_TOKEN}`)];
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** @param {import("node:http").IncomingMessage} request @returns {Promise<[number, object]>} */
-async function dispatch(request) {
-  const chunks = [];
-  for await (const chunk of request) chunks.push(chunk);
+async function dispatch(request: IncomingMessage): Promise<[number, object]> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
   if (!authorised(request.headers.authorization ?? "")) {
     return [401, { error: "missing or invalid bearer token" }];
   }
-  const body = JSON.parse(Buffer.concat(chunks).toString("utf8"));
+  const body = JSON.parse(Buffer.concat(chunks).toString("utf8")) as Dispatch;
   if (Object.keys(body).length === 1 && body.ping === true) return [200, { ok: true }];
   const proxyUrl = body.odyssey_proxy_url ?? request.headers["x-pipelines-odyssey-proxy-url"];
   const runToken = request.headers["x-pipelines-run-token"];
   if (!proxyUrl || !runToken) return [400, { error: "no proxy URL or no run token" }];
   const { user_instruction = "", input = {} } = body.input ?? {};
-  return [200, await answer({ proxyUrl, runToken: String(runToken) }, user_instruction, input)];
+  const proxy = { proxyUrl: String(proxyUrl), runToken: String(runToken) };
+  return [200, await answer(proxy, user_instruction, input)];
 }
 
 const server = createServer((request, response) => {
   dispatch(request)
-    .catch((error) => /** @type {[number, object]} */ ([500, { error: String(error) }]))
+    .catch((error): [number, object] => [500, { error: String(error) }])
     .then(([status, value]) => {
       response.writeHead(status, { "content-type": "application/json" });
       response.end(JSON.stringify(value));
     });
 });
 server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () => {
-  const address = /** @type {import("node:net").AddressInfo} */ (server.address());
-  console.log(`http://127.0.0.1:${address.port}/dispatch`);
+  const { port } = server.address() as AddressInfo;
+  console.log(`http://127.0.0.1:${port}/dispatch`);
 });
