@@ -16,6 +16,7 @@ import jsonschema_rs
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from schemas.loader import canonical_json
+from schemas.model import IDENTIFIER, TOOL_NAME
 from schemas.registry import (
     AgentRegistration,
     ChatSettings,
@@ -23,7 +24,6 @@ from schemas.registry import (
     RasaSettings,
     ToolRegistration,
 )
-from schemas.scenario import IDENTIFIER, TOOL_NAME
 from schemas.traces import ACTOR_PATH
 
 _SCHEMA_ERRORS = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError)

@@ -30,8 +30,21 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _one_key(schema: dict[str, Any]) -> None:
+    """JSON Schema of the rule below: one key, and a value for it."""
+    schema |= {"minProperties": 1, "maxProperties": 1}
+    for key, value in schema["properties"].items():
+        kinds = [kind for kind in value.pop("anyOf") if kind != {"type": "null"}]
+        value.pop("default", None)
+        schema["properties"][key] = (
+            {**value, **kinds[0]} if len(kinds) == 1 else {**value, "anyOf": kinds}
+        )
+
+
 class _OneKey(_Model):
     """A mapping with exactly one of the fields."""
+
+    model_config = ConfigDict(json_schema_extra=_one_key)
 
     @model_validator(mode="after")
     def _one(self) -> _OneKey:
@@ -57,22 +70,22 @@ class _OneKey(_Model):
 class Flows(_Model):
     """Flows, of which any or all are meant."""
 
-    flow_ids: tuple[Name, ...] = Field(min_length=1)
-    operator: Literal["any", "all"] = "all"
+    flow_ids: tuple[Name, ...] = Field(min_length=1, description="The flows' ids.")
+    operator: Literal["any", "all"] = Field(default="all", description="How many of them.")
 
 
 class FlowEnd(_Model):
     """A flow's end, at a certain step if one is given."""
 
-    flow_id: Name
-    flow_step_id: Name | None = None
+    flow_id: Name = Field(description="The flow's id.")
+    flow_step_id: Name | None = Field(default=None, description="The step it ends with.")
 
 
 class Slot(_Model):
     """A slot; with a value if one is written, which null is too."""
 
-    name: Name
-    value: JsonValue = None
+    name: Name = Field(description="The slot's name.")
+    value: JsonValue = Field(default=None, description="Its value; default: any but null.")
 
     @property
     def valued(self) -> bool:
@@ -84,7 +97,7 @@ class Button(_Model):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    title: str | None = None
+    title: str | None = Field(default=None, description="What is on it.")
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -95,15 +108,18 @@ def _titled(value: Any) -> Any:
     return {"title": value} if isinstance(value, str) else value
 
 
+TitledButton = Annotated[Button, BeforeValidator(_titled, json_schema_input_type=Button | str)]
+
+
 class Utterance(_Model):
     """Something the agent says: a response's name, a text, buttons, or several of these."""
 
-    utter_name: Name | None = None
+    utter_name: Name | None = Field(default=None, description="The response's name.")
     text_matches: Annotated[Name, AfterValidator(check_pattern)] | None = Field(
         default=None, description="A text, or a regular expression; case counts."
     )
-    buttons: tuple[Annotated[Button, BeforeValidator(_titled)], ...] | None = Field(
-        default=None, min_length=1
+    buttons: tuple[TitledButton, ...] | None = Field(
+        default=None, min_length=1, description="Its buttons: titles, or what each has at least."
     )
 
     @model_validator(mode="after")
@@ -117,8 +133,8 @@ class Relevant(_Model):
     """A generative response, and the score from 0 to 1 that it must reach."""
 
     utter_source: Name = Field(description="What generated it.")
-    threshold: float = Field(default=THRESHOLD, ge=0, le=1)
-    utter_name: Name | None = None
+    threshold: float = Field(default=THRESHOLD, ge=0, le=1, description="The score to reach.")
+    utter_name: Name | None = Field(default=None, description="The response's name.")
 
 
 class Grounded(Relevant):
@@ -132,12 +148,14 @@ class Grounded(Relevant):
 class Step(_OneKey):
     """A step of `sequencing`."""
 
-    flow_started: Name | None = None
-    flow_completed: Name | None = None
-    flow_cancelled: Name | None = None
-    flow_interrupted: Name | None = None
-    action_executed: Name | None = None
-    slot_was_set: Name | None = None
+    flow_started: Name | None = Field(default=None, description="This flow starts.")
+    flow_completed: Name | None = Field(default=None, description="This flow reaches its end.")
+    flow_cancelled: Name | None = Field(default=None, description="This flow is given up.")
+    flow_interrupted: Name | None = Field(
+        default=None, description="This flow is left for another."
+    )
+    action_executed: Name | None = Field(default=None, description="This action is run.")
+    slot_was_set: Name | None = Field(default=None, description="This slot is given a value.")
 
 
 def _flow_ids(value: Any) -> Any:
@@ -147,25 +165,39 @@ def _flow_ids(value: Any) -> Any:
     return {"flow_ids": value} if isinstance(value, list | tuple) else value
 
 
-AnyFlows = Annotated[Flows, BeforeValidator(_flow_ids)]
+AnyFlows = Annotated[
+    Flows, BeforeValidator(_flow_ids, json_schema_input_type=Flows | Name | list[Name])
+]
 Slots = Annotated[tuple[Slot, ...], Field(min_length=1)]
 
 
 class Assertion(_OneKey):
     """One assertion: a mapping with one key."""
 
-    flow_started: AnyFlows | None = None
-    flow_completed: FlowEnd | None = None
-    flow_cancelled: FlowEnd | None = None
-    action_executed: Name | None = None
-    slot_was_set: Slots | None = None
-    slot_was_not_set: Slots | None = None
-    bot_uttered: Utterance | None = None
-    bot_did_not_utter: Utterance | None = None
-    pattern_clarification_contains: AnyFlows | None = None
-    generative_response_is_relevant: Relevant | None = None
-    generative_response_is_grounded: Grounded | None = None
-    sequencing: Annotated[tuple[Step, ...], Field(min_length=1)] | None = None
+    flow_started: AnyFlows | None = Field(default=None, description="These flows start.")
+    flow_completed: FlowEnd | None = Field(default=None, description="A flow reaches its end.")
+    flow_cancelled: FlowEnd | None = Field(default=None, description="A flow is given up.")
+    action_executed: Name | None = Field(default=None, description="This action is run.")
+    slot_was_set: Slots | None = Field(default=None, description="These slots are given values.")
+    slot_was_not_set: Slots | None = Field(
+        default=None, description="These slots are not given values."
+    )
+    bot_uttered: Utterance | None = Field(default=None, description="The agent says this.")
+    bot_did_not_utter: Utterance | None = Field(
+        default=None, description="The agent does not say this."
+    )
+    pattern_clarification_contains: AnyFlows | None = Field(
+        default=None, description="The user is asked which of these flows is meant."
+    )
+    generative_response_is_relevant: Relevant | None = Field(
+        default=None, description="A generated response answers what was asked."
+    )
+    generative_response_is_grounded: Grounded | None = Field(
+        default=None, description="A generated response is supported by its source."
+    )
+    sequencing: Annotated[tuple[Step, ...], Field(min_length=1)] | None = Field(
+        default=None, description="These happen in this order, others in between allowed."
+    )
 
 
 def parse(entry: Any) -> Assertion:

@@ -15,19 +15,15 @@ from dataclasses import dataclass
 
 from pydantic import Field, JsonValue
 
+from schemas.expectations import Budgets, Expect, Goals, Policy, Recovery
+from schemas.model import Model
 from schemas.registry import AgentRegistration
 from schemas.scenario import (
-    Budgets,
     Category,
     Conversation,
-    Expect,
     Fact,
     Failure,
-    Goals,
-    Model,
     Persona,
-    Policy,
-    Recovery,
     ResponseRule,
     Scenario,
     WorldSetup,

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails
 
 from schemas.errors import Problem
 from schemas.yaml_tree import Node
@@ -23,6 +23,12 @@ class CheckedAgainst:
     """In an annotation: what values are checked against, though they are kept as written."""
 
     model: type[BaseModel]
+
+    def __get_pydantic_json_schema__(
+        self, _: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Documents are described by what they are checked against."""
+        return handler(self.model.__pydantic_core_schema__)
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], root: Node) -> list[Problem]:

@@ -8,31 +8,27 @@ not say otherwise.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     JsonValue,
     ModelWrapValidatorHandler,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from schemas.assertions import Assertion
-from schemas.assertions import parse as parse_assertion
 from schemas.coherence import coherent
-from schemas.locating import CheckedAgainst
-
-IDENTIFIER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-TOOL_NAME = r"^[A-Za-z_][A-Za-z0-9_-]{0,127}$"
-POINTER = r"^(/([^~/]|~[01])*)*$"
+from schemas.expectations import (
+    Budgets,
+    Expect,
+    Goals,
+    Policy,
+    Recovery,
+)
+from schemas.model import IDENTIFIER, Model, Pattern, Scalar
 
 
 class Category(StrEnum):
@@ -43,51 +39,6 @@ class Category(StrEnum):
     ADVERSARIAL = "adversarial"
     LOAD = "load"
     LONG_HORIZON = "long-horizon"
-
-
-class Model(BaseModel):
-    """Frozen, and strict about unknown fields: a misspelt key is an error, not a no-op."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-def _regex(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
-    return value
-
-
-Scalar = str | int | float | bool
-
-
-class Pattern(str):
-    """A regular expression, searched without regard to case."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(
-            lambda value: cls(_regex(value)), core_schema.str_schema(min_length=1)
-        )
-
-    def found_in(self, text: str) -> bool:
-        return re.search(self, text, re.IGNORECASE) is not None
-
-
-def _pointer(value: str) -> str:
-    if re.fullmatch(POINTER, value):
-        return value
-    hint = "after ~ comes 0 or 1" if value.startswith("/") else f"write /{value}"
-    raise ValueError(f"expected a JSON pointer, found {value!r}; {hint}")
-
-
-Pointer = Annotated[
-    str, AfterValidator(_pointer), WithJsonSchema({"type": "string", "pattern": POINTER})
-]
-"""A place in a JSON document, as RFC 6901 writes it."""
 
 
 class Fact(Model):
@@ -198,29 +149,6 @@ class Setup(Model):
     )
 
 
-def _assertion(entry: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    parse_assertion(entry)
-    return entry
-
-
-AssertionEntry = Annotated[
-    Mapping[str, JsonValue], AfterValidator(_assertion), CheckedAgainst(Assertion)
-]
-"""Kept as it is written: what is left out and what is null mean different things."""
-
-
-class Goals(Model):
-    """What success looks like, in words for the judge and as assertions over events."""
-
-    criteria: tuple[str, ...] = Field(
-        default=(),
-        description="Statements about the agent's behaviour, judged one by one by a model.",
-    )
-    assertions: tuple[AssertionEntry, ...] = Field(
-        default=(), description="Checks of events, tool calls and messages; see assertions.md."
-    )
-
-
 InjectionKind = Literal[
     "timeout", "schema_mismatch", "outage", "malformed", "content", "rate_limit", "partial", "slow"
 ]
@@ -280,126 +208,6 @@ class WorldSetup(Model):
         description="Merged into the world's initial state (RFC 7386: null removes).",
     )
     now: str = Field(default="2026-01-15T09:00:00Z", description="The world's clock at the start.")
-
-
-class CallMatch(Model):
-    """A pattern over tool calls."""
-
-    tool: str = Field(pattern=TOOL_NAME, description="The tool's name.")
-    arguments: Mapping[str, JsonValue] = Field(
-        default_factory=dict, description="Arguments a call must have, at least."
-    )
-    ok: bool | None = Field(
-        default=None, description="True: succeeded (not refused, failed or an error); false: not."
-    )
-    response: Mapping[Pointer, JsonValue] = Field(
-        default_factory=dict, description="What the response must contain, by JSON pointer."
-    )
-
-
-class ExpectedCall(CallMatch):
-    """A call that has to occur."""
-
-    times: int | None = Field(
-        default=None, ge=1, description="Exactly so often; default: once or more."
-    )
-
-
-class Expect(Model):
-    """The expected outcome: what must hold when the session is over."""
-
-    state: Mapping[Pointer, JsonValue] = Field(
-        default_factory=dict, description="Values in the world's end state, by JSON pointer."
-    )
-    unchanged: tuple[Pointer, ...] = Field(
-        default=(), description="JSON pointers whose values must be as at the start."
-    )
-    calls: tuple[ExpectedCall, ...] = Field(default=(), description="Calls that must occur.")
-    no_calls: tuple[CallMatch, ...] = Field(default=(), description="Calls that must not occur.")
-    says: tuple[Pattern, ...] = Field(default=(), description="Each must occur in some agent turn.")
-    does_not_say: tuple[Pattern, ...] = Field(
-        default=(), description="None may occur in anything that the agent says."
-    )
-    end: tuple[str, ...] = Field(
-        default=("goal_met", "agent_ended"), description="End reasons that count as completed."
-    )
-
-
-class Never(Model):
-    """It must not happen: a call, or something the agent says."""
-
-    call: CallMatch | None = Field(default=None, description="A call, attempts included.")
-    says: Pattern | None = Field(default=None, description="Something the agent says.")
-
-
-class Requires(Model):
-    """A call must be preceded, in the same session, by another."""
-
-    call: CallMatch = Field(description="The call, attempts included.")
-    first: CallMatch = Field(description="What must have succeeded before it.")
-    same: tuple[str, ...] = Field(default=(), description="Arguments that both must agree in.")
-
-
-class AtMost(Model):
-    """A call may succeed only so often for equal values of the named arguments."""
-
-    call: CallMatch = Field(description="The call.")
-    times: int = Field(default=1, ge=0, description="So often at most.")
-    per: tuple[str, ...] = Field(default=(), description="Arguments whose values are told apart.")
-
-
-class Follows(Model):
-    """After a call, another must come, within so many tool calls if bounded."""
-
-    call: CallMatch = Field(description="The call, when it succeeded.")
-    then: CallMatch = Field(description="What must come after it.")
-    within: int | None = Field(
-        default=None, ge=1, description="Within so many tool calls; default: at some time."
-    )
-
-
-class Policy(Model):
-    """A rule over the whole trajectory. Exactly one of the four forms is given."""
-
-    id: str = Field(pattern=IDENTIFIER, description="What reports call it.")
-    severity: Literal["safety", "policy"] = Field(
-        default="policy", description="safety: a breach in any turn blocks the deploy."
-    )
-    description: str = Field(default="", description="The rule in words.")
-    never: Never | None = Field(default=None, description="It must not happen.")
-    requires: Requires | None = Field(default=None, description="Something must come before.")
-    at_most: AtMost | None = Field(default=None, description="It may be done only so often.")
-    follows: Follows | None = Field(default=None, description="Something must come after.")
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Policy:
-        given = [f for f in ("never", "requires", "at_most", "follows") if getattr(self, f)]
-        if len(given) != 1:
-            raise ValueError(
-                f"expected exactly one of never, requires, at_most, follows; got {given or 'none'}"
-            )
-        return self
-
-
-class Recovery(Model):
-    """What counts as having recovered from an injected failure."""
-
-    by: Literal["retry", "inform", "either"] = Field(
-        default="either",
-        description="retry: the call succeeds later; inform: the user is told; either.",
-    )
-    says: tuple[Pattern, ...] = Field(
-        default=(), description="What telling the user sounds like; common phrases if empty."
-    )
-
-
-class Budgets(Model):
-    """What a good session may use; beyond it the budgets dimension fails."""
-
-    turns: int | None = Field(default=None, ge=1, description="User turns.")
-    tool_calls: int | None = Field(default=None, ge=0, description="Tool calls.")
-    tokens: int | None = Field(default=None, ge=0, description="Tokens that are reported.")
-    cost_usd: float | None = Field(default=None, ge=0, description="US dollars.")
 
 
 class SessionLimits(Model):

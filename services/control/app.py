@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
-from schemas.scenario import IDENTIFIER
+from schemas.model import IDENTIFIER
 from services.control.api import DEFAULT_TEST_S, MAX_TEST_S, AgentsApi
 from services.control.openapi import document, parameter, responses
 from services.control.requests import MAX_PAGE

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from schemas.scenario import IDENTIFIER
+from schemas.model import IDENTIFIER
 from services.control.errors import Refused
 from services.runtime.strict_json import NotStrict, read_object
 

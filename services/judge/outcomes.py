@@ -24,7 +24,8 @@ from typing import Any
 
 from jsonpointer import EndOfList, JsonPointer, JsonPointerException
 
-from schemas.scenario import CallMatch, CallSelector
+from schemas.expectations import CallMatch
+from schemas.scenario import CallSelector
 from services.judge.trajectory import Call
 
 FAILING = frozenset({"timeout", "schema_mismatch", "outage", "malformed", "rate_limit"})

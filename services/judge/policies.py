@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from schemas.scenario import AtMost, Follows, Never, Policy, Requires
+from schemas.expectations import AtMost, Follows, Never, Policy, Requires
 from services.judge.outcomes import canonical, matches, same
 from services.judge.trajectory import AgentStep, Call, Trajectory
 

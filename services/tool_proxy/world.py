@@ -38,7 +38,7 @@ from pydantic import (
 )
 from pydantic.json_schema import GenerateJsonSchema
 
-from schemas.scenario import IDENTIFIER, TOOL_NAME
+from schemas.model import IDENTIFIER, TOOL_NAME
 from services.tool_proxy.jsons import JsonObject, private_copy
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from schemas.scenario import Fact, Pattern
+from schemas.model import Pattern
+from schemas.scenario import Fact
 from services.user_simulator.phrasing import name_pattern
 from services.user_simulator.stating import Stated, stated
 

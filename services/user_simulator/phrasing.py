@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Scalar
+from schemas.model import Scalar
 from services.user_simulator.phrases import BANKS, Kind
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)\}")

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from schemas.briefs import UserBrief
+from schemas.model import Pattern
 from schemas.pins import AGENDA
-from schemas.scenario import Conversation, Fact, Pattern, UserGoal
+from schemas.scenario import Conversation, Fact, UserGoal
 from schemas.trajectory import TrajectoryEvent
 from services.user_simulator.agenda import plan
 from services.user_simulator.hearing import Heard, hear, sentences

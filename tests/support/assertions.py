@@ -39,9 +39,11 @@ def states(*payloads: dict[str, Any], reply: str = "It is late.") -> Session:
 
 
 def judged(session: Session, *entries: Any, judge: ResponseJudge | None = None) -> DimensionScore:
-    """The gate `assertions` of a session."""
-    goals = {"assertions": list(entries)}
-    scored = assertions.evaluate_all(read(session.end()), brief(goals=goals), judge)
+    """The gate `assertions` of a session, of entries that the loader would refuse as well."""
+    sound = brief()
+    goals = sound.goals.model_copy(update={"assertions": entries})
+    unchecked = sound.model_copy(update={"goals": goals})
+    scored = assertions.evaluate_all(read(session.end()), unchecked, judge)
     (gate,) = asyncio.run(scored)
     return gate
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from schemas.scores import DimensionScore
 from services.judge.assertions.facts import read_facts
@@ -112,7 +113,9 @@ def test_nothing_of_an_invalid_session_is_put_to_the_model() -> None:
         {"sequencing": [{"slot_was_set": [{"name": "a"}]}]},
     ],
 )
-def test_a_malformed_assertion_never_passes(entry: Any) -> None:
+def test_a_malformed_assertion_is_refused_and_never_passes(entry: Any) -> None:
+    with pytest.raises(ValidationError):
+        brief(goals={"assertions": [entry]})
     result = judged(states(TRACKER, flow("started", "a"), slot("x", 1)), entry, STARTED)
     assert (result.passed, result.status) == (None, "unscored")
     assert "(1) " in result.reason

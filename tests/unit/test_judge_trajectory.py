@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from schemas.scenario import CallMatch, CallSelector
+from schemas.expectations import CallMatch
+from schemas.scenario import CallSelector
 from services.judge.outcomes import (
     MalformedBrief,
     at,

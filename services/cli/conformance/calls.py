@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from schemas.scenario import TOOL_NAME
+from schemas.model import TOOL_NAME
 from services.cli.conformance.contract import PROBE_TOOL
 from services.cli.conformance.findings import (
     Finding,

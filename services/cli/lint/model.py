@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from schemas.scenario import CallMatch, Scenario
+from schemas.expectations import CallMatch
+from schemas.scenario import Scenario
 from schemas.yaml_tree import Node
 
 Path = tuple[int | str, ...]

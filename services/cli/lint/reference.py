@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.scenario import POINTER
+from schemas.model import POINTER
 from services.cli.lint.catalogue import CATALOGUE
 from services.cli.lint.model import Rule
 from services.cli.lint.schema import Schema, scenario_schema, suite_schema

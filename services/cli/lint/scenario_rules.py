@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from schemas.briefs import seconds
-from schemas.scenario import CallMatch, Category, Failure, Scenario
+from schemas.expectations import CallMatch
+from schemas.scenario import Category, Failure, Scenario
 from schemas.trajectory import EndReason
 from services.cli.lint.model import Found, LintedScenario, LintedSuite, Path, calls_named
 

@@ -6,16 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from schemas.briefs import judge_brief
+from schemas.expectations import CallMatch, ExpectedCall, Policy
 from schemas.loader import canonical_json
-from schemas.scenario import (
-    CallMatch,
-    CallSelector,
-    Conversation,
-    ExpectedCall,
-    Failure,
-    Policy,
-    Scenario,
-)
+from schemas.scenario import CallSelector, Conversation, Failure, Scenario
 
 _USER, _AGENT, _TOOLS, _JUDGE, _RUN = (
     "The user knows", "The agent is given", "The tools know", "The judge knows", "The run",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from schemas.scenario import Pattern, Scenario
+from schemas.model import Pattern
+from schemas.scenario import Scenario
 from services.cli.lint import wording
 from services.cli.lint.model import Found, LintedScenario, LintedSuite, Path, calls_named
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from schemas.scenario import Pattern
+from schemas.model import Pattern
 
 GRAM = 4
 """So many words in a row, at least two of them telling, do not recur by chance."""

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from schemas.agent_response import ParsedResponse, ResponseRefused, parse_response
+from schemas.model import TOOL_NAME
 from schemas.registry import AgentRegistration, ChatSettings
-from schemas.scenario import TOOL_NAME
 from services.dispatcher.agents import chat_wire
 from services.dispatcher.agents.prices import Prices
 from services.dispatcher.agents.proxy_calls import ProxyCalls

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 
 from schemas.briefs import JudgeBrief
-from schemas.scenario import Pattern
+from schemas.model import Pattern
 from schemas.scores import Dimension, DimensionScore
 from services.judge.evaluators.scoring import Finding, count, gate_of, not_applicable
 from services.judge.outcomes import call_key, failed_by_injection, succeeded

@@ -9,6 +9,7 @@ of checks that hold; all must hold to pass.
 - `unchanged`: the value is the same at the end as at the start, nothing at both ends included.
 - `calls`: as many matching calls as `times` says, one or more by default; attempts count unless
   the pattern says `ok`. `no_calls`: none.
+- `trajectory`: the calls match the reference (docs/trajectory-matching.md).
 - `says`: found in the final response of some answered turn. `does_not_say`: found in nothing
   that the agent said, its other assistant messages included.
 - `end`: the session's end reason is among those listed.
@@ -19,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from schemas.briefs import JudgeBrief
-from schemas.scenario import CallMatch, ExpectedCall
+from schemas.expectations import CallMatch, ExpectedCall
 from schemas.scores import Dimension, DimensionScore
+from services.judge.evaluators.reference import reference_findings
 from services.judge.evaluators.scoring import Finding, count, gate_of
 from services.judge.outcomes import ABSENT, at, matches, same, show
 from services.judge.trajectory import Trajectory
@@ -34,6 +36,7 @@ def evaluate(trajectory: Trajectory, brief: JudgeBrief) -> DimensionScore:
         *_state(trajectory, brief),
         *_unchanged(trajectory, brief),
         *_calls(trajectory, brief),
+        *reference_findings(trajectory, brief),
         *_words(trajectory, brief),
     ]
     reason = f"all {count(len(findings), 'check')} of the expected outcome hold"
