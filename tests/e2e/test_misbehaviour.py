@@ -76,7 +76,7 @@ def huge(connection: socket.socket, *_: Any) -> None:
     respond(connection, {"final_response": "x" * 10_000_000})
 
 
-def more_than_a_record(connection: socket.socket, *_: Any) -> None:
+def large(connection: socket.socket, *_: Any) -> None:
     respond(connection, {"final_response": "x" * 3_000_000})
 
 
@@ -149,7 +149,7 @@ HABITS: dict[str, tuple[Habit, str, str | None]] = {
     "silent": (silent, "agent_timeout", "timeout"),
     "slow": (slow, "agent_timeout", "timeout"),
     "huge": (huge, "agent_error", "response_too_large"),
-    "more-than-a-record": (more_than_a_record, "agent_error", "response_too_large"),
+    "large": (large, "", None),
     "not-json": (not_json, "agent_error", "response_not_json"),
     "empty": (empty, "agent_error", "final_response_missing"),
     "redirect": (redirect, "agent_error", "redirect"),

@@ -228,12 +228,17 @@ def test_a_secret_that_is_not_there_is_named_by_its_reference(deployment: Deploy
     assert "env:NOWHERE_TO_BE_FOUND" in probe["detail"]
 
 
-def test_a_large_registration_is_refused_before_the_broker_would(deployment: Deployment) -> None:
-    # Within what the API takes, and beyond what one record may hold.
-    document = agent_document("large", build={"notes": "é" * 900_000})
+def test_the_largest_registration_is_kept_whole_and_a_larger_one_refused(
+    deployment: Deployment,
+) -> None:
+    document = agent_document("large", build={"notes": "é" * 990_000})
+    assert deployment.clients[0].post("/api/agents", json=document).status_code == 201
+    shown = deployment.clients[1].get("/api/agents/large").json()
+    assert shown["build"] == document["build"]
+    document = agent_document("larger", build={"notes": "é" * 1_000_000})
     answer = deployment.clients[0].post("/api/agents", json=document)
     assert answer.json()["error"]["code"] == "registration_too_large"
-    assert deployment.clients[1].get("/api/agents/large").status_code == 404
+    assert deployment.clients[1].get("/api/agents/larger").status_code == 404
 
 
 @pytest.mark.req("D07", "R18")

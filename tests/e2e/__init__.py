@@ -1,0 +1,1 @@
+"""Whole stacks, used as people use them."""
