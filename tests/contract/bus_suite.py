@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -46,6 +47,13 @@ NewTopic = Callable[..., str]
 
 class BusSuite:
     """Needs the fixtures `broker`, `settings` and `topic`, which the inheriting module provides."""
+
+    @pytest.fixture(autouse=True)
+    def _no_client_is_left(self) -> Iterator[None]:
+        """A client that nobody closed goes on trying for as long as the process lives."""
+        yield
+        left = [t.name for t in threading.enumerate() if t.name.startswith("kafka-io-")]
+        assert left == []
 
     joins_together = True
     """Whether a rebalance waits until every member has come, as Kafka's does. Without it members

@@ -20,6 +20,8 @@ from typing import Protocol
 
 from kafka import KafkaAdminClient
 
+from services.runtime.bus.connecting import connected
+
 _HOST = "127.0.0.1"
 _MIN_FREE_BYTES = 200 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
@@ -333,7 +335,7 @@ def _accepts(port: int) -> bool:
 
 def _answers(bootstrap: str) -> bool:
     try:
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap, bootstrap_timeout_ms=2_000)
+        admin = connected(KafkaAdminClient, bootstrap_servers=bootstrap, bootstrap_timeout_ms=2_000)
         try:
             admin.list_topics()
             return True

@@ -20,6 +20,7 @@ from kafka import (
 from kafka import errors as kafka_errors
 from kafka.partitioner.default import murmur2
 
+from services.runtime.bus.connecting import connected
 from services.runtime.bus.errors import BusRefused, BusUnavailable
 from services.runtime.bus.records import Incoming, decode_record
 from services.runtime.bus.settings import BusSettings
@@ -170,7 +171,7 @@ def _sources(reader: Any, topic: str) -> list[Any]:
 @contextmanager
 def _admin(settings: BusSettings) -> Iterator[Any]:
     with _translated(settings):
-        admin = KafkaAdminClient(**settings.client_options(_CLIENT_ID))
+        admin = connected(KafkaAdminClient, **settings.client_options(_CLIENT_ID))
         try:
             yield admin
         finally:
@@ -180,7 +181,7 @@ def _admin(settings: BusSettings) -> Iterator[Any]:
 @contextmanager
 def _reader(settings: BusSettings) -> Iterator[Any]:
     with _translated(settings):
-        reader = KafkaConsumer(**settings.reader_options(_CLIENT_ID), group_id=None)
+        reader = connected(KafkaConsumer, **settings.reader_options(_CLIENT_ID), group_id=None)
         try:
             yield reader
         finally:

@@ -23,6 +23,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.structs import OffsetAndMetadata
 
+from services.runtime.bus.connecting import connected
 from services.runtime.bus.handler import PartitionSpan
 from services.runtime.bus.records import Incoming, Partition, decode_headers, decode_record
 from services.runtime.bus.settings import BusSettings
@@ -126,7 +127,8 @@ class GroupReader:
     def open(self) -> None:
         """Connect; blocks, and raises kafka-python's errors."""
         settings = self._settings
-        self._consumer = KafkaConsumer(
+        self._consumer = connected(
+            KafkaConsumer,
             **settings.reader_options(self._client_id),
             group_id=self._group,
             group_instance_id=self._instance_id,

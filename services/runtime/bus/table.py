@@ -14,6 +14,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
+from services.runtime.bus.connecting import connected
 from services.runtime.bus.errors import BusClosed, BusUnavailable
 from services.runtime.bus.records import Incoming, decode_record
 from services.runtime.bus.settings import BusSettings
@@ -115,8 +116,16 @@ class BusTable:
     # -- on the thread
 
     def _open(self) -> None:
-        consumer = KafkaConsumer(**self._settings.reader_options(self._client_id), group_id=None)
+        options = self._settings.reader_options(self._client_id)
+        consumer = connected(KafkaConsumer, **options, group_id=None)
+        try:
+            self._begin(consumer)
+        except BaseException:
+            consumer.close(autocommit=False, timeout_ms=1_000)
+            raise
         self._consumer = consumer
+
+    def _begin(self, consumer: Any) -> None:
         numbers = consumer.partitions_for_topic(self._topic)
         if not numbers:
             raise BusUnavailable(f"topic {self._topic} does not exist; create the topics first")
