@@ -16,6 +16,10 @@ VERSIONS = (1,)
 MAX_EVENTS = 100
 """The most events that one request may carry."""
 
+EVENTS_LEFT_OUT = "tracker events were"
+"""In the soft warning of a turn whose state events are not all in the trajectory; what was not
+reported says nothing then."""
+
 _MAX_PROBLEMS = 20
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,63}"
 ACTOR_PATH = rf"{_LABEL}(/{_LABEL}){{0,15}}"

@@ -12,6 +12,7 @@ from schemas.loader import SUITE_FILE, parse_scenario, parse_suite
 from schemas.registry import Suite
 from schemas.yaml_tree import parse
 from services.cli.errors import CliError
+from services.cli.files import read_text
 
 _SUFFIXES = (".yaml", ".yml")
 _MAX_FILE_BYTES = 1024 * 1024
@@ -79,13 +80,4 @@ def _located(folder: Path, problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-        if len(data) > _MAX_FILE_BYTES:
-            raise CliError(f"{path} is larger than {_MAX_FILE_BYTES} bytes")
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CliError(f"{path} is not UTF-8 text: byte {error.start}") from None
-    except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}") from None
+    return read_text(path, _MAX_FILE_BYTES)

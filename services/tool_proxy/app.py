@@ -119,6 +119,7 @@ class ProxyApp:
             Trace(
                 type=event["type"],
                 payload=event["payload"],
+                version=event.get("version", 1),
                 posting=Posting(claims.issued_at_ms, claims.dispatch_id),
                 turn=claims.turn,
                 conversation=claims.conversation,

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from schemas.briefs import ToolSpec
+from services.runtime.agents.redaction import REDACTED
 from services.tool_proxy import injection
 from services.tool_proxy.answer import (
     MAX_BODY_BYTES,
@@ -30,7 +31,6 @@ from services.tool_proxy.session import SessionState
 
 _MIN_SECRET_CHARS = 6
 """Anything shorter is no secret, and may stand in an answer by chance."""
-_REDACTED = "[redacted]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,5 +138,5 @@ def redacted(body: str, auth: Mapping[str, str]) -> str:
         for secret in (value, value.rpartition(" ")[2]):
             for spelt in (secret, json.dumps(secret)[1:-1]):
                 if len(secret) >= _MIN_SECRET_CHARS and spelt in body:
-                    body = body.replace(spelt, _REDACTED)
+                    body = body.replace(spelt, REDACTED)
     return body

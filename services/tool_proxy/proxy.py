@@ -73,6 +73,7 @@ class Trace:
     turn: int
     conversation: int
     actor: str | None = None
+    version: int = 1
 
 
 class ToolProxy:
@@ -272,6 +273,7 @@ class ToolProxy:
                 number=number,
                 type=trace.type,
                 payload=orjson.dumps(trace.payload).decode(),
+                version=trace.version,
                 actor=trace.actor,
                 after_call=view.calls,
                 dispatch_id=trace.posting.dispatch_id,

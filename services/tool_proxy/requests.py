@@ -13,6 +13,7 @@ import orjson
 from starlette.requests import Request
 
 from schemas import traces
+from services.runtime.agents.redaction import REDACTED
 from services.runtime.clock import Clock
 from services.runtime.strict_json import NotStrict, read_object
 from services.runtime.tokens import Claims, TokenRefused, Tokens
@@ -22,8 +23,6 @@ from services.tool_proxy.jsons import JsonObject
 
 ACTOR = re.compile(traces.ACTOR_PATH, re.ASCII)
 KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
-REDACTED = "[redacted]"
-"""What stands in the trajectory where an agent put a run token."""
 
 _TOKEN = re.compile(r"gAAAAA[A-Za-z0-9_-]{60,}={0,2}")
 _UTF8 = ("", "utf-8", "utf8", "us-ascii")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from services.runtime.agents.redaction import REDACTED
 from services.runtime.tokens import Claims, Tokens
 from services.tool_proxy.app import BASE
-from services.tool_proxy.requests import REDACTED
 from services.tool_proxy.session import ProxyCore
 from tests.support.proxy_server import Server, check_refused, serving
 from tests.support.tool_proxy import NOW_MS, SECRET, MemoryLog, ended, make_world

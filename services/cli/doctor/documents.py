@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.errors import InvalidDocument, Problem
 from schemas.yaml_tree import parse
-from services.cli.errors import CliError
+from services.cli.files import read_text
 
 _MAX_BYTES = 4 * 1024 * 1024
 _WRAP = "document:\n"
@@ -23,17 +23,7 @@ def read_document(path: Path) -> Any:
         InvalidDocument: it is neither JSON nor YAML; with the place.
         CliError: it cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise CliError(f"{path} is not UTF-8 text: byte {error.start}") from None
-    if len(data) > _MAX_BYTES:
-        raise CliError(f"{path} is larger than {_MAX_BYTES} bytes")
-    return parse_document(text, str(path))
+    return parse_document(read_text(path, _MAX_BYTES, "utf-8-sig"), str(path))
 
 
 def parse_document(text: str, file: str) -> Any:

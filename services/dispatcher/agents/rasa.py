@@ -13,6 +13,7 @@ import orjson
 
 from schemas.agent_response import ParsedResponse, ResponseRefused, parse_response
 from schemas.registry import AgentRegistration, RasaSettings
+from schemas.traces import EVENTS_LEFT_OUT
 from services.dispatcher.agents import rasa_tracker
 from services.dispatcher.agents.proxy_calls import ProxyCalls
 from services.runtime.agents.client import TurnRequest, turn_timeout_s
@@ -185,12 +186,12 @@ class _Turn:
         """Put what the assistant's runtime did into the trajectory."""
         traces, left_out = rasa_tracker.trace_events(events)
         if left_out:
-            self._warnings.append(f"{left_out} tracker events were too many or too large to keep")
+            self._warnings.append(f"{left_out} {EVENTS_LEFT_OUT} too many or too large to keep")
         rest = iter([self._redactor.value(trace) for trace in traces])
         while batch := list(islice(rest, _BATCH)):
             refused = await self._proxy.trace(self._request, batch)
             if refused is not None:
-                self._warnings.append(f"tracker events were refused with {refused}")
+                self._warnings.append(f"{EVENTS_LEFT_OUT} refused with {refused}")
                 return
 
     def _answered(self, replies: Sequence[Mapping[str, Any]]) -> ParsedResponse:

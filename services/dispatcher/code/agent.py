@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import platform
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from schemas.agent_response import ParsedResponse, ResponseRefused, parse_response
+from schemas.agent_response import ParsedResponse, ResponseRefused
 from schemas.registry import AgentRegistration, CodeSource
 from services.dispatcher.code import outcomes
 from services.dispatcher.code.interpreter import this_interpreter
@@ -20,8 +21,13 @@ from services.dispatcher.code.relay import MAX_CONNECTIONS, Relay, Upstream, new
 from services.dispatcher.code.sandbox import Report, Sandbox
 from services.dispatcher.code.tools import find_tools
 from services.dispatcher.code.watch import exceeded
-from services.runtime.agents.client import AgentFailed, TurnRequest, turn_timeout_s
-from services.runtime.agents.decoding import NotJson, decode
+from services.runtime.agents.client import (
+    AgentFailed,
+    TurnRequest,
+    read_answer,
+    turn_timeout_s,
+)
+from services.runtime.agents.decoding import NotJson
 from services.runtime.agents.redaction import Redactor
 from services.runtime.logs import Log
 from services.runtime.sources.entrypoint import check_entrypoint
@@ -68,10 +74,7 @@ class CodeAgent:
                 # Whoever cancels the turn waits for its sandbox to be gone.
                 await asyncio.shield(pool.give_back(leased))
         try:
-            decoded = await asyncio.to_thread(decode, answer)
-            return parse_response(
-                decoded.value, require_rich_transcript=agent.require_rich_transcript
-            )
+            return await asyncio.to_thread(read_answer, agent, request, answer)
         except NotJson as error:
             raise AgentFailed("error", "response_not_json", str(error)) from None
         except ResponseRefused as error:
@@ -105,6 +108,11 @@ class CodeAgent:
     def _pool(self) -> SandboxPool:
         if self._pool_made is None:
             tools = find_tools(this_interpreter())
+            if tools.seccomp is None:
+                self._log.warning(
+                    "sandboxes run without a filter of system calls: none is written for this "
+                    "machine", machine=platform.machine(),
+                )  # fmt: skip
             self._pool_made = SandboxPool(self._store, tools, self._limits, self._log)
             self._session = new_session(self._limits.concurrency * MAX_CONNECTIONS)
         return self._pool_made

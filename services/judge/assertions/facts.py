@@ -53,8 +53,6 @@ _FAMILIES = {
 }
 _ALL = frozenset({*_FAMILIES.values(), NAMED, SOURCED, BUTTONS})
 _TRACKER_ACTIONS = frozenset({"action_listen", "action_session_start"})
-_LEFT_OUT = "tracker events were"
-"""In the soft warning of a turn whose events are not all in the trajectory."""
 _SOURCES = ("ground_truth", "search_results", "domain_ground_truth")
 
 
@@ -155,7 +153,7 @@ def read_facts(trajectory: Trajectory) -> Facts:
             for text in said.get(event.step, ()):
                 found.utterances.append(Utterance(event.step, text, turns.heard(event.turn)))
             for warning in event.agent_turn.soft_warnings:
-                if _LEFT_OUT in warning:
+                if traces.EVENTS_LEFT_OUT in warning:
                     found.gaps.append(clean(f"{event.step}: {warning}"))
     actions = {f.name for f in found.events if f.kind == ACTION_EXECUTED and f.step not in calls}
     return Facts(

@@ -24,6 +24,7 @@ __all__ = [
     "AgentClient",
     "AgentFailed",
     "TurnRequest",
+    "read_answer",
     "turn_timeout_s",
 ]
 
@@ -105,8 +106,8 @@ class AgentClient:
             )
         try:
             if len(answer.body) > _READ_AT_ONCE_BYTES:
-                return await asyncio.to_thread(_read, agent, request, answer.body)
-            return _read(agent, request, answer.body)
+                return await asyncio.to_thread(read_answer, agent, request, answer.body)
+            return read_answer(agent, request, answer.body)
         except NotJson as error:
             detail = f"{error}; the answer begins: {redactor.quote(answer.body)}"
             raise AgentFailed("error", "response_not_json", detail) from None
@@ -114,7 +115,12 @@ class AgentClient:
             raise AgentFailed("error", error.code, redactor.text(str(error))) from None
 
 
-def _read(agent: AgentRegistration, request: TurnRequest, body: bytes) -> ParsedResponse:
+def read_answer(agent: AgentRegistration, request: TurnRequest, body: bytes) -> ParsedResponse:
+    """What an agent's answer says, with a soft warning of everything that was mended in it.
+
+    Raises:
+        NotJson, ResponseRefused
+    """
     decoded = decode(body)
     parsed = parse_response(decoded.value, require_rich_transcript=agent.require_rich_transcript)
     notes = (*decoded.notes, *_strangers(decoded.value, request))
