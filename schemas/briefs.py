@@ -16,18 +16,14 @@ from dataclasses import dataclass
 from pydantic import Field, JsonValue
 
 from schemas.expectations import Budgets, Expect, Goals, Policy, Recovery
+from schemas.faults import Failure, ResponseRule
+from schemas.latency import Latency
+from schemas.merge_patch import patched
 from schemas.model import Model
 from schemas.registry import AgentRegistration
-from schemas.scenario import (
-    Category,
-    Conversation,
-    Fact,
-    Failure,
-    Persona,
-    ResponseRule,
-    Scenario,
-    WorldSetup,
-)
+from schemas.scenario import Category, Scenario, Variation
+from schemas.user import Conversation, Fact, Persona, RecordedLine, User, UserAction
+from schemas.world_setup import WorldSetup
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -40,6 +36,10 @@ class UserBrief(Model):
     facts: Mapping[str, Fact] = Field(default_factory=dict)
     conversations: tuple[Conversation, ...] = ()
     think_ms: int = 0
+    think: Latency | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    actions: tuple[UserAction, ...] = ()
+    recording: tuple[RecordedLine, ...] = ()
     seed: int
 
 
@@ -50,6 +50,9 @@ class ToolBrief(Model):
     failures: tuple[Failure, ...] = ()
     rules: tuple[ResponseRule, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    user_tools: tuple[str, ...] = Field(
+        default=(), description="The world's tools that only the simulated user may call."
+    )
     actors: tuple[str, ...] = ()
     seed: int
     failure_multiplier: float = 1.0
@@ -97,6 +100,7 @@ class Briefs:
     user: UserBrief
     tool: ToolBrief
     task_input: Mapping[str, JsonValue]
+    variation: str = ""
 
 
 def split(
@@ -107,8 +111,9 @@ def split(
     failure_multiplier: float = 1.0,
     calls_per_minute: int = 60,
 ) -> Briefs:
-    """The briefs of one session; the persona is drawn from the session's seed."""
+    """The briefs of one session; persona and variation are drawn from the session's seed."""
 
+    variation = _variation(scenario, seed)
     user = scenario.user
     personas = user.personas if user else (Persona(name="plain"),)
     draw = random.Random(f"{seed}:persona")
@@ -122,13 +127,17 @@ def split(
         user=UserBrief(
             narrative=scenario.simulation_context,
             persona=persona,
-            facts=user.facts if user else {},
+            facts=_facts(user, variation),
             conversations=conversations,
             think_ms=user.think_ms if user else 0,
+            think=user.think if user else None,
+            actions=user.actions if user else (),
+            recording=user.recording if user else (),
             seed=seed,
         ),
         tool=ToolBrief(
-            world=scenario.world,
+            world=_world(scenario.world, variation),
+            user_tools=user.tools if user else (),
             failures=scenario.failures,
             rules=scenario.rules,
             tools=tuple(
@@ -153,7 +162,35 @@ def split(
             max_calls=scenario.limits.tool_calls,
             elapsed_s=tuple(elapsed) or (0,),
         ),
-        task_input=scenario.setup.initial_slots,
+        task_input=patched(scenario.setup.initial_slots, variation.initial_slots)
+        if variation
+        else scenario.setup.initial_slots,
+        variation=variation.name if variation else "",
+    )
+
+
+def _variation(scenario: Scenario, seed: int) -> Variation | None:
+    if not scenario.variations:
+        return None
+    weights = [variation.weight for variation in scenario.variations]
+    return random.Random(f"{seed}:variation").choices(scenario.variations, weights=weights)[0]
+
+
+def _facts(user: User | None, variation: Variation | None) -> Mapping[str, Fact]:
+    facts = dict(user.facts) if user else {}
+    for name, value in (variation.facts if variation else {}).items():
+        facts[name] = facts.get(name, Fact(value=value)).model_copy(update={"value": value})
+    return facts
+
+
+def _world(world: WorldSetup | None, variation: Variation | None) -> WorldSetup | None:
+    if world is None or variation is None:
+        return world
+    return world.model_copy(
+        update={
+            "state": patched(world.state, variation.state, keep_nulls=True),
+            "now": variation.now or world.now,
+        }
     )
 
 
@@ -182,4 +219,5 @@ def seconds(duration: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+UserBrief.model_rebuild()
 ToolBrief.model_rebuild()

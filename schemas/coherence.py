@@ -50,6 +50,16 @@ def incoherences(scenario: Any) -> Iterator[tuple[Location, str]]:
     if _items(conversations) and _items(_of(_of(scenario, "user"), "goals")):
         message = "write the goals in `user.goals` or in `conversations`, not in both"
         yield ("conversations",), message
+    world = _of(scenario, "world")
+    if world is not None and not _of(world, "name") and _of(world, "answers") in (None, "world"):
+        yield ("world",), "give the `name` of a world, or `answers: schema` or `answers: model`"
+    known = _of(_of(scenario, "user"), "facts")
+    for number, variation in enumerate(_items(_of(scenario, "variations"))):
+        facts = _of(variation, "facts")
+        for name in facts if isinstance(facts, Mapping) else ():
+            if not isinstance(known, Mapping) or name not in known:
+                place = ("variations", number, "facts", name)
+                yield place, f"the user has no fact {name}; name it in `user.facts`"
     for what in ("failures", "policies"):
         seen: Counter[str] = Counter()
         for number, item in enumerate(_items(_of(scenario, what))):

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
     Field,
     JsonValue,
     ModelWrapValidatorHandler,
-    field_validator,
     model_validator,
 )
 
@@ -28,7 +27,10 @@ from schemas.expectations import (
     Policy,
     Recovery,
 )
-from schemas.model import IDENTIFIER, Model, Pattern, Scalar
+from schemas.faults import Failure, ResponseRule
+from schemas.model import IDENTIFIER, Model, Scalar
+from schemas.user import Conversation, User
+from schemas.world_setup import WorldSetup
 
 
 class Category(StrEnum):
@@ -41,173 +43,12 @@ class Category(StrEnum):
     LONG_HORIZON = "long-horizon"
 
 
-class Fact(Model):
-    """Something the user knows. Said when asked for, or at once if the user volunteers it."""
-
-    value: Scalar = Field(description="What the user says when asked.")
-    ask: tuple[Pattern, ...] = Field(
-        default=(), description="How agents ask for it; the fact's name is always understood."
-    )
-    say: tuple[str, ...] = Field(
-        default=(), description="Ways to say it, with {value}; generic ones if empty."
-    )
-
-
-class Persona(Model):
-    """How a user pursues a goal."""
-
-    name: str = Field(min_length=1, description="What reports call it.")
-    style: Literal["plain", "terse", "rambling", "hostile", "confused"] = Field(
-        default="plain", description="Which phrases this user draws from."
-    )
-    patience: int = Field(
-        default=4, ge=1, le=50, description="Agent turns without progress before giving up."
-    )
-    volunteers: float = Field(
-        default=0.0, ge=0, le=1,
-        description="The share of the facts that are told unasked, in a conversation's first turn.",
-    )  # fmt: skip
-    description: str = Field(default="", description="Who this is, for a model that plays it.")
-    weight: float = Field(default=1.0, gt=0, description="How often it is drawn, relatively.")
-
-
-class UserGoal(Model):
-    """One thing the user wants, and how the user knows that it was done."""
-
-    say: tuple[str, ...] = Field(
-        min_length=1, description="Ways to ask for it; {fact} names are filled in."
-    )
-    done_when: tuple[Pattern, ...] = Field(
-        min_length=1, description="What the user must hear from the agent; any one will do."
-    )
-
-
-class Conversation(Model):
-    """One conversation of a session: its goals in the order in which they come up."""
-
-    goals: tuple[UserGoal, ...] = Field(
-        min_length=1, description="What the user wants, in this order."
-    )
-    pushes: tuple[str, ...] = Field(
-        default=(), description="What the user says, one after the other, when refused."
-    )
-    after: str = Field(
-        default="0s",
-        pattern=r"^\d+(s|m|h|d)$",
-        description="Time that passes in the world before it, such as 3d.",
-    )
-    consents: bool = Field(default=True, description="The answer to 'shall I go ahead?'.")
-
-
-class User(Model):
-    """The simulated user: persona, facts known, and what is wanted."""
-
-    personas: tuple[Persona, ...] = Field(
-        default=(Persona(name="plain"),),
-        min_length=1,
-        description="One is drawn for each session; the name of a style stands for a plain one.",
-    )
-    facts: Mapping[str, Fact] = Field(
-        default_factory=dict, description="What the user knows, by name; a value alone will do."
-    )
-    goals: tuple[UserGoal, ...] = Field(
-        default=(), description="What the user wants, where there is one conversation."
-    )
-    pushes: tuple[str, ...] = Field(
-        default=(), description="What the user says, one after the other, when refused."
-    )
-    consents: bool = Field(default=True, description="The answer to 'shall I go ahead?'.")
-    think_ms: int = Field(
-        default=0, ge=0, le=600_000, description="Pause before each user turn, as people make."
-    )
-
-    @field_validator("personas", mode="before")
-    @classmethod
-    def _named_personas(cls, value: Any) -> Any:
-        styles = Persona.model_fields["style"].annotation
-        allowed = getattr(styles, "__args__", ())
-        if isinstance(value, list):
-            return [{"name": item, "style": item} if item in allowed else item for item in value]
-        return value
-
-    @field_validator("facts", mode="before")
-    @classmethod
-    def _plain_facts(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                name: fact if isinstance(fact, dict) else {"value": fact}
-                for name, fact in value.items()
-            }
-        return value
-
-
 class Setup(Model):
     """The state the agent starts in."""
 
     initial_slots: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="What the agent knows before the first user turn."
     )
-
-
-InjectionKind = Literal[
-    "timeout", "schema_mismatch", "outage", "malformed", "content", "rate_limit", "partial", "slow"
-]
-
-
-class CallSelector(Model):
-    """Which calls of which tool something applies to."""
-
-    tool: str = Field(default="*", description="A tool's name, or * for all.")
-    arguments: Mapping[str, JsonValue] = Field(
-        default_factory=dict, description="Arguments a call must have, at least."
-    )
-    calls: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(), description="Which of the matching calls of a session, from 1; empty for all."
-    )
-    probability: float = Field(default=1.0, ge=0, le=1, description="Of each selected call.")
-    times: int = Field(default=0, ge=0, description="At most so often in a session; 0: no bound.")
-
-
-class Failure(CallSelector):
-    """A failure to inject."""
-
-    id: str = Field(pattern=IDENTIFIER, description="What trajectories call it.")
-    kind: InjectionKind = Field(description="What happens to the call.")
-    delay_ms: int = Field(default=0, ge=0, le=120_000, description="timeout, slow: how long.")
-    content: str = Field(default="", description="content: the text that is planted.")
-    field: str = Field(
-        default="", description="content, partial: the response's field it is about."
-    )
-    message: str = Field(default="", description="The error text the agent is given.")
-    retry_after_s: int = Field(default=1, ge=0, description="rate_limit: what the agent is told.")
-    required: bool | None = Field(
-        default=None,
-        description="A session in which it never struck is invalid. Default: unless random.",
-    )
-
-    @property
-    def is_required(self) -> bool:
-        return self.probability >= 1 if self.required is None else self.required
-
-
-class ResponseRule(CallSelector):
-    """A canned response, given instead of asking the world."""
-
-    id: str = Field(
-        default="", pattern=r"^$|" + IDENTIFIER, description="What trajectories call it."
-    )
-    respond: JsonValue = Field(description="The answer.")
-
-
-class WorldSetup(Model):
-    """The world behind the simulated tools."""
-
-    name: str = Field(pattern=IDENTIFIER, description="A world that the tool proxy knows.")
-    state: Mapping[str, JsonValue] = Field(
-        default_factory=dict,
-        description="Merged into the world's initial state (RFC 7386: null removes).",
-    )
-    now: str = Field(default="2026-01-15T09:00:00Z", description="The world's clock at the start.")
 
 
 class SessionLimits(Model):
@@ -220,11 +61,58 @@ class SessionLimits(Model):
     cost_usd: float = Field(default=0, ge=0, description="US dollars; 0: no bound.")
 
 
+class Variation(Model):
+    """Another way for a session to begin. What must hold at the end holds for all of them."""
+
+    name: str = Field(pattern=IDENTIFIER, description="What trajectories call it.")
+    weight: float = Field(default=1.0, gt=0, description="How often it is drawn, relatively.")
+    facts: Mapping[str, Scalar] = Field(
+        default_factory=dict, description="Values of facts that the user then knows instead."
+    )
+    initial_slots: Mapping[str, JsonValue] = Field(
+        default_factory=dict, description="Merged into what the agent starts with."
+    )
+    state: Mapping[str, JsonValue] = Field(
+        default_factory=dict, description="Merged into the world's state."
+    )
+    now: str | None = Field(default=None, description="The world's clock at the start.")
+
+
+class Arrival(Model):
+    """Open loop: sessions arrive by the clock, whether or not others are done."""
+
+    per_s: float = Field(gt=0, le=1000, description="Sessions a second at the full rate.")
+    ramp_s: float = Field(
+        default=0, ge=0, le=3600, description="Seconds in which the rate rises from 0 to it."
+    )
+    spacing: Literal["poisson", "even"] = Field(
+        default="poisson", description="Random, as independent users come, or all alike."
+    )
+
+
+class Objectives(Model):
+    """Service-level objectives of a load scenario; a breach fails the run."""
+
+    turn_p50_ms: int | None = Field(default=None, ge=1, description="Median of an agent turn.")
+    turn_p95_ms: int | None = Field(default=None, ge=1, description="95th percentile.")
+    turn_p99_ms: int | None = Field(default=None, ge=1, description="99th percentile.")
+    error_rate: float | None = Field(
+        default=None, ge=0, le=1, description="Share of agent turns that fail or time out."
+    )
+    completion_rate: float | None = Field(
+        default=None, ge=0, le=1, description="Share of sessions that must pass."
+    )
+
+
 class Load(Model):
-    """Many sessions at once, closed loop."""
+    """Many sessions at once: closed loop by `concurrency`, open loop by `arrival`."""
 
     sessions: int = Field(default=20, ge=1, le=100_000, description="Sessions per trial.")
     concurrency: int = Field(default=10, ge=1, le=10_000, description="Of them at once.")
+    arrival: Arrival | None = Field(
+        default=None, description="How sessions arrive; `concurrency` is then their bound."
+    )
+    objectives: Objectives | None = Field(default=None, description="What must hold under load.")
 
 
 class Scenario(Model):
@@ -242,6 +130,9 @@ class Scenario(Model):
     origin: str = Field(
         default="written", description="Where it comes from, such as written or an incident's id."
     )
+    labels: Mapping[str, str] = Field(
+        default_factory=dict, description="Free labels, such as a dataset's columns."
+    )
     simulation_context: str = Field(
         default="", description="The user's briefing in words. The user is told all of it."
     )
@@ -252,6 +143,12 @@ class Scenario(Model):
         default=(), description="The conversations of one session, where there are several."
     )
     world: WorldSetup | None = Field(default=None, description="The world behind the tools.")
+    variations: tuple[Variation, ...] = Field(
+        default=(), description="Other ways to begin; one is drawn for each session."
+    )
+    failure_profile: str = Field(
+        default="", description="One of the suite's `failure_profiles`, which is added."
+    )
     failures: tuple[Failure, ...] = Field(
         default=(), description="What goes wrong; the first that applies to a call strikes."
     )
@@ -295,6 +192,9 @@ class SuiteFile(Model):
     version: str = Field(min_length=1, description="Raised with every change.")
     owner: str = Field(min_length=1, description="Who keeps the suite in step with production.")
     description: str = Field(default="", description="What the suite is for.")
+    failure_profiles: Mapping[str, tuple[Failure, ...]] = Field(
+        default_factory=dict, description="Named lists of failures, such as production's rates."
+    )
     defaults: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="Scenario fields that every scenario starts from."
     )

@@ -88,6 +88,8 @@ class SessionStarted:
     conversations: Annotated[int, "How many conversations the session has."] = 1
     limits: Annotated[Limits, "The session's bounds."]
     planned_at_ms: Annotated[int, "When the session was planned to start; lateness counts."] = 0
+    variation: Annotated[str, "Which of the scenario's variations was drawn, if it has any."] = ""
+    injection_plan: Annotated[str, "What the seed has planned to go wrong, as JSON."] = ""
 
 
 @record
@@ -159,6 +161,7 @@ class ToolCalled:
     state_hash: Annotated[str | None, "Hash of the world's state after the call."] = None
     dispatch_id: Annotated[str, "Which posting of the turn made the call."] = ""
     dispatched_at_ms: Annotated[int, "When that posting was made; orders those of one turn."] = 0
+    requestor: Annotated[str, "agent, or user where the simulated user has tools."] = "agent"
 
 
 @record

@@ -191,5 +191,6 @@ def started_event(
                 cost_usd=limits.cost_usd,
             ),
             planned_at_ms=at_ms,
+            variation=briefs.variation,
         ),
     )

@@ -25,7 +25,7 @@ from typing import Any
 from jsonpointer import EndOfList, JsonPointer, JsonPointerException
 
 from schemas.expectations import CallMatch
-from schemas.scenario import CallSelector
+from schemas.faults import CallSelector
 from services.judge.trajectory import Call
 
 FAILING = frozenset({"timeout", "schema_mismatch", "outage", "malformed", "rate_limit"})

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from schemas.briefs import JudgeBrief
-from schemas.scenario import Failure
+from schemas.faults import Failure
 from schemas.scores import Dimension, DimensionScore
 from schemas.trajectory import EndReason
 from services.judge.evaluators.scoring import count

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from schemas.briefs import ToolSpec
-from schemas.scenario import Failure
+from schemas.faults import Failure
 from schemas.trajectory import Injection
 from services.tool_proxy import injection, rules
 from services.tool_proxy.errors import error_body

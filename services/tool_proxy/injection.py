@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from schemas.scenario import Failure
+from schemas.faults import Failure
 from services.tool_proxy.jsons import private_copy
 
 _PROSE = ("description", "note", "notes", "comment", "comments", "message", "summary", "text",

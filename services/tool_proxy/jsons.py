@@ -1,4 +1,4 @@
-"""JSON values: one canonical form, comparison, copies, and RFC 7386 merging."""
+"""JSON values: one canonical form, comparison, copies, and differences."""
 
 from __future__ import annotations
 
@@ -40,19 +40,6 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7386: `patch` laid over `target`; null removes. Neither argument is changed."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(target) if isinstance(target, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
 
 
 def difference(before: bytes, after: bytes) -> list[JsonObject]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.briefs import ToolBrief
-from schemas.scenario import CallSelector, Failure
+from schemas.faults import CallSelector, Failure
 from services.tool_proxy.jsons import same
 
 EXECUTING = frozenset({"content", "partial", "slow"})

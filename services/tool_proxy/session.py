@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from schemas import merge_patch
 from schemas.briefs import ToolBrief, ToolSpec
 from schemas.errors import DecodeError
 from schemas.trajectory import (
@@ -23,7 +24,7 @@ from schemas.trajectory import (
     TrajectoryEvent,
 )
 from services.tool_proxy import rules
-from services.tool_proxy.jsons import canonical, merged, patched, state_hash
+from services.tool_proxy.jsons import canonical, patched, state_hash
 from services.tool_proxy.world import World
 
 KINDS = frozenset({SESSION_STARTED, TOOL_CALLED, TRACE, SESSION_ENDED})
@@ -139,7 +140,7 @@ class ProxyCore:
         initial = None
         if setup is not None and world is not None:
             try:
-                initial = canonical(merged(world.initial_state, dict(setup.state)))
+                initial = canonical(merge_patch.patched(world.initial_state, setup.state))
             except TypeError:
                 fault = "world_failed"
             if initial is not None and len(initial) > MAX_STATE_BYTES:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from schemas.briefs import UserBrief
 from schemas.pins import AGENDA
-from schemas.scenario import Conversation
+from schemas.user import Conversation
 from services.user_simulator.phrases import Kind
 from services.user_simulator.phrasing import UnknownFact, Voice
 from services.user_simulator.simulator import (

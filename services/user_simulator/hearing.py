@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from schemas.model import Pattern
-from schemas.scenario import Fact
+from schemas.user import Fact
 from services.user_simulator.phrasing import name_pattern
 from services.user_simulator.stating import Stated, stated
 

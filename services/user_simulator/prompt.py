@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Conversation
+from schemas.user import Conversation
 from services.user_simulator.phrasing import Voice, label, spoken
 from services.user_simulator.simulator import History, UserSaid, current_conversation
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 from schemas.briefs import UserBrief
 from schemas.model import Pattern
 from schemas.pins import AGENDA
-from schemas.scenario import Conversation, Fact, UserGoal
 from schemas.trajectory import TrajectoryEvent
+from schemas.user import Conversation, Fact, UserGoal
 from services.user_simulator.agenda import plan
 from services.user_simulator.hearing import Heard, hear, sentences
 from services.user_simulator.simulator import (

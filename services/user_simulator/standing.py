@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Conversation
+from schemas.user import Conversation
 from services.user_simulator.hearing import Heard, hear
 
 MAX_WAITS = 2

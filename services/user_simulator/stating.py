@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from schemas.scenario import Fact
+from schemas.user import Fact
 from services.user_simulator.phrasing import name_pattern, spoken
 
 _EXAMPLE = re.compile(

@@ -26,8 +26,9 @@ import psutil
 
 from schemas.briefs import ToolBrief, ToolSpec
 from schemas.codec import Codec
-from schemas.scenario import ResponseRule, WorldSetup
+from schemas.faults import ResponseRule
 from schemas.topics import DEAD_LETTERS, TRAJECTORIES
+from schemas.world_setup import WorldSetup
 from services.cli.stack.broker import Broker, EmbeddedBroker, KafkaBroker
 from services.runtime.bus import BusSettings, TopicSpec, create_topics, group_owners
 from services.runtime.bus.errors import BusError

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Persona, UserGoal
+from schemas.user import Persona, UserGoal
 from services.runtime.metrics import Metrics
 from services.runtime.models import Model, ModelUnusable, load_litellm
 from services.user_simulator.llm import LlmSimulator

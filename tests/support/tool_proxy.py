@@ -14,7 +14,7 @@ from pydantic import Field
 
 from schemas.briefs import ToolBrief, ToolSpec
 from schemas.codec import Codec
-from schemas.scenario import Failure, ResponseRule, WorldSetup
+from schemas.faults import Failure, ResponseRule
 from schemas.trajectory import (
     SESSION_ENDED,
     SESSION_STARTED,
@@ -24,6 +24,7 @@ from schemas.trajectory import (
     ToolCalled,
     TrajectoryEvent,
 )
+from schemas.world_setup import WorldSetup
 from services.runtime.metrics import Metrics
 from services.tool_proxy.answer import Call
 from services.tool_proxy.live import LogUnavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Conversation, Fact, Persona, UserGoal
+from schemas.user import Conversation, Fact, Persona, UserGoal
 from services.user_simulator.agenda import plan
 from services.user_simulator.simulator import (
     AgentSaid,

@@ -8,8 +8,9 @@ from typing import get_args
 import pytest
 
 from deploy.demo.world import world
+from schemas.faults import InjectionKind
 from schemas.loader import incomplete_categories, scenario_of
-from schemas.scenario import Category, InjectionKind, Scenario
+from schemas.scenario import Category, Scenario
 from schemas.trajectory import EndReason
 from tests.integration.offline import demo_suite
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from schemas.expectations import CallMatch
-from schemas.scenario import CallSelector
+from schemas.faults import CallSelector
 from services.judge.outcomes import (
     MalformedBrief,
     at,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from schemas.errors import InvalidDocument
+from schemas.faults import Failure
 from schemas.loader import located_suite, parse_scenario
-from schemas.scenario import Failure, Scenario
+from schemas.scenario import Scenario
 
 EVERYTHING_WRONG = """\
 scenario:

@@ -77,8 +77,9 @@ def test_a_scenario_is_shown_by_who_knows_what(scenario: Scenario) -> None:
 def test_every_field_of_a_scenario_is_in_somebodys_brief_or_about_the_run() -> None:
     """Whoever adds a field decides who is told; `show` and the reference then say so."""
     told = set(UserBrief.model_fields) | set(ToolBrief.model_fields) | set(JudgeBrief.model_fields)
-    told |= {"simulation_context", "setup", "user"}  # by other names in the briefs
-    about_the_run = {"id", "name", "owner", "origin", "limits", "load"}
+    told |= {"simulation_context", "setup", "user", "variations"}  # by other names in the briefs
+    about_the_run = {"id", "name", "owner", "origin", "limits", "load", "labels"}
+    about_the_run |= {"failure_profile"}  # its failures are among the failures
     assert set(Scenario.model_fields) - told - about_the_run == set()
 
 
@@ -102,6 +103,8 @@ def test_show_says_everything_that_a_rich_scenario_has() -> None:
       recovery: {by: inform, says: [down]}
       budgets: {turns: 2}
       load: {sessions: 3, concurrency: 2}
+      labels: {team: checkout}
+      variations: [{name: late, weight: 2, facts: {code: 8}, state: {open: false}}]
     """
     said = shown(parse_scenario(text, "rich.yaml"))
     for line in (
@@ -113,7 +116,8 @@ def test_show_says_everything_that_a_rich_scenario_has() -> None:
         "policy rule p2: buy() succeeding is followed by note() within 3 calls",
         "criterion: It is said", 'assertion: {"action_executed":"x"}', "says /yes/",
         "never says /no/", "/a is as it was", "recovers by: inform, which sounds like /down/",
-        "within 2 turns", "3 sessions, 2 at once",
+        "within 2 turns", "3 sessions, 2 at once", "label team: checkout",
+        'in variation late (weight 2) code is 8, the world has {"open":false}',
     ):  # fmt: skip
         assert line in said
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from schemas.scenario import Failure
+from schemas.faults import Failure
 from services.tool_proxy import injection
 from tests.support.tool_proxy import STATE, Bench, answer_of, make_brief
 

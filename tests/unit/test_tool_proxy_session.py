@@ -59,19 +59,6 @@ def test_a_difference_leads_exactly_from_one_value_to_the_other(before: Any, aft
     assert bool(patch) == (old != new)
 
 
-def test_merging_follows_rfc_7386() -> None:
-    # The RFC's own appendix, where it says more than the obvious.
-    for target, patch, result in [
-        ({"a": "b"}, {"a": None}, {}),
-        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
-        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-        ({"a": "foo"}, None, None),
-    ]:
-        assert jsons.merged(target, patch) == result
-
-
 @settings(deadline=None)
 @given(JSON, JSON)
 def test_likeness_of_json_values(left: Any, right: Any) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Fact, Persona, UserGoal
+from schemas.user import Fact, Persona, UserGoal
 from services.user_simulator.agenda import AgendaSimulator, plan
 from services.user_simulator.simulator import AgentSaid, UserSaid
 from tests.support.users import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.scenario import UserGoal
+from schemas.user import UserGoal
 from services.user_simulator.agenda import plan
 from services.user_simulator.phrases import BANKS, Kind
 from tests.support.users import EMAIL, ORDER, REFUND, STYLES, after, brief, conversation, dialogue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Persona
+from schemas.user import Persona
 from services.user_simulator.simulator import AgentSaid, History, UserMove, UserSaid
 from services.user_simulator.validity import (
     TURNS_AFTER_ALL_IS_DONE,

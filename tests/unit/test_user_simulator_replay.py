@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Persona
 from schemas.trajectory import AgentTurn, TrajectoryEvent, UserTurn
+from schemas.user import Persona
 from services.user_simulator.replay import (
     Recording,
     ReplaySimulator,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.briefs import UserBrief
-from schemas.scenario import Fact, Persona, UserGoal
+from schemas.user import Fact, Persona, UserGoal
 from services.user_simulator.simulator import AgentSaid, History, UserMove, UserSaid
 from services.user_simulator.validity import (
     LOOP_WINDOW,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from schemas.briefs import seconds
 from schemas.expectations import CallMatch
-from schemas.scenario import Category, Failure, Scenario
+from schemas.faults import Failure
+from schemas.scenario import Category, Scenario
 from schemas.trajectory import EndReason
 from services.cli.lint.model import Found, LintedScenario, LintedSuite, Path, calls_named
 

@@ -17,7 +17,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from schemas.scenario import Persona, ScenarioFile, SuiteFile
+from schemas.scenario import ScenarioFile, SuiteFile
+from schemas.user import Persona
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -7,8 +7,10 @@ from typing import Any
 
 from schemas.briefs import judge_brief
 from schemas.expectations import CallMatch, ExpectedCall, Policy
+from schemas.faults import CallSelector, Failure
 from schemas.loader import canonical_json
-from schemas.scenario import CallSelector, Conversation, Failure, Scenario
+from schemas.scenario import Scenario, Variation
+from schemas.user import Conversation
 
 _USER, _AGENT, _TOOLS, _JUDGE, _RUN = (
     "The user knows", "The agent is given", "The tools know", "The judge knows", "The run",
@@ -18,6 +20,7 @@ _USER, _AGENT, _TOOLS, _JUDGE, _RUN = (
 def shown(scenario: Scenario) -> str:
     """The scenario by who gets to know it, ready to be printed."""
     lines = [f"{scenario.id}: {scenario.name}"]
+    lines += (f"in variation {_variation(variation)}" for variation in scenario.variations)
     for title, part in (
         (_USER, _user(scenario)),
         (_AGENT, _agent(scenario)),
@@ -27,6 +30,18 @@ def shown(scenario: Scenario) -> str:
     ):
         lines += ["", title, *(f"  {line}" for line in part)]
     return "\n".join(lines)
+
+
+def _variation(variation: Variation) -> str:
+    weight = f" (weight {variation.weight:g})" if variation.weight != 1 else ""
+    changes = [f"{name} is {_json(value)}" for name, value in variation.facts.items()]
+    if variation.initial_slots:
+        changes.append(f"the agent is given {_json(variation.initial_slots)}")
+    if variation.state:
+        changes.append(f"the world has {_json(variation.state)}")
+    if variation.now:
+        changes.append(f"it is {variation.now}")
+    return f"{variation.name}{weight} {', '.join(changes) or 'everything is as below'}"
 
 
 def _user(scenario: Scenario) -> Iterator[str]:
@@ -168,6 +183,8 @@ def _run(scenario: Scenario) -> Iterator[str]:
     yield f"ends after {', '.join(told)}"
     if scenario.load is not None:
         yield f"{scenario.load.sessions} sessions, {scenario.load.concurrency} at once"
+    for name, value in scenario.labels.items():
+        yield f"label {name}: {value}"
 
 
 def _listed(patterns: Sequence[str]) -> str:
