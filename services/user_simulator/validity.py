@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schemas.briefs import UserBrief
+from schemas.user import UserGoal
 from services.user_simulator.character import out_of_character, words
 from services.user_simulator.knowledge import invention
 from services.user_simulator.phrasing import UnknownFact, Voice, spoken
@@ -85,27 +86,32 @@ def _ending(brief: UserBrief, history: History, move: UserMove) -> str | None:
             return "goes on to a conversation that does not exist"
     if current > len(brief.conversations) or not replies:
         return None
-    done_after = _all_done_after(brief, current, replies)
+    goals = brief.conversations[current - 1].goals
     if move.ending is None:
-        return _never(brief, current, replies, done_after)
+        return _never(brief, current, replies)
     if move.ending != GAVE_UP:
-        return None if done_after else "ends too early: is content although its goal is not done"
-    if done_after:
+        heard = all(any(_does(goal, reply) for reply in replies) for goal in goals)
+        return None if heard else "ends too early: is content although its goal is not done"
+    # What an answer said before it was asked for the user may have to ask for again; but whoever
+    # has just been told all that was left has nothing to give up.
+    left = goals[len(_done_in_turn(goals, replies[:-1])) :]
+    if all(_does(goal, replies[-1]) for goal in left):
         return "gives up although it has heard all it came for"
     return _too_early(brief, current, replies)
 
 
-def _all_done_after(brief: UserBrief, conversation: int, replies: Sequence[str]) -> int:
-    """After how many answers every goal was heard to be done, in any order; 0: they were not."""
-    firsts = []
-    for goal in brief.conversations[conversation - 1].goals:
-        numbers = (
-            number
-            for number, reply in enumerate(replies, 1)
-            if any(pattern.found_in(reply) for pattern in goal.done_when)
-        )
-        firsts.append(next(numbers, 0))
-    return max(firsts) if all(firsts) else 0
+def _does(goal: UserGoal, reply: str) -> bool:
+    return any(pattern.found_in(reply) for pattern in goal.done_when)
+
+
+def _done_in_turn(goals: Sequence[UserGoal], replies: Sequence[str]) -> list[int]:
+    """After how many answers each goal was done, one after the other and each by its own answer,
+    as an agenda pursues them; goals that were not done are left out."""
+    after: list[int] = []
+    for number, reply in enumerate(replies, 1):
+        if len(after) < len(goals) and _does(goals[len(after)], reply):
+            after.append(number)
+    return after
 
 
 def _too_early(brief: UserBrief, conversation: int, replies: Sequence[str]) -> str | None:
@@ -118,11 +124,11 @@ def _too_early(brief: UserBrief, conversation: int, replies: Sequence[str]) -> s
     return None
 
 
-def _never(
-    brief: UserBrief, conversation: int, replies: Sequence[str], done_after: int
-) -> str | None:
+def _never(brief: UserBrief, conversation: int, replies: Sequence[str]) -> str | None:
     """Going on and on after the end."""
-    if done_after and len(replies) - done_after >= TURNS_AFTER_ALL_IS_DONE:
+    goals = brief.conversations[conversation - 1].goals
+    done = _done_in_turn(goals, replies)
+    if len(done) == len(goals) and len(replies) - done[-1] >= TURNS_AFTER_ALL_IS_DONE:
         return "never ends: goes on although it has heard all it came for"
     heeded = standing_after(brief, brief.conversations[conversation - 1], replies).heeded
     if len(replies) - heeded > TURNS_AFTER_PATIENCE + brief.persona.patience:

@@ -36,6 +36,8 @@ def test_ports_are_free_distinct_and_the_same_again_for_a_directory(tmp_path: Pa
 def test_a_busy_port_is_passed_over(tmp_path: Path) -> None:
     expected = Ports(tmp_path).take("x")
     with socket.socket() as busy:
+        # As servers do: connections of an earlier listener may linger on the port.
+        busy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         busy.bind(("127.0.0.1", expected))
         busy.listen()
         assert Ports(tmp_path).take("x") != expected

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemas.briefs import UserBrief
@@ -72,6 +72,13 @@ users = st.builds(
 )
 
 
+def hasty(patience: int) -> UserBrief:
+    """Wants two things, of which an agent may tell the second before it is asked."""
+    return brief(
+        conversation(RETURN, REFUND), conversation(RETURN, after="2d"), patience=patience, seed=0
+    )
+
+
 def against(user: UserBrief, answers: list[str]) -> tuple[History, list[History]]:
     """The history of a session, and every history in which it was the user's turn."""
     history: History = ()
@@ -100,6 +107,9 @@ def test_the_same_brief_and_history_give_the_same_move(user: UserBrief, answers:
 
 @pytest.mark.req("V02")
 @given(users, replies)
+@example(hasty(1), ["Your return has been created. You get it within 5 days.", ""])
+@example(hasty(6), ["Your return has been created. You get it within 5 days.", *["Hm."] * 5])
+@example(hasty(3), ["You get it within 5 days.", "Your return has been created.", *["Hm."] * 3])
 @settings(max_examples=100, deadline=None)
 def test_no_move_of_the_agenda_is_ever_invalid(user: UserBrief, answers: list[str]) -> None:
     for position in against(user, answers)[1]:
