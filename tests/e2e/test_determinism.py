@@ -22,7 +22,7 @@ from tests.support.running_stack import (
     wait_until,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 # Every category, and of the load scenarios one: enough to go wrong, and quick on two cores.
 LEFT_OUT = ("load-cancellations", "load-complaints", "load-invoices", "load-refunds")
 SERVICES = ("dispatcher", "tool_proxy", "user_simulator", "judge", "pipelines_runner", "gate")
