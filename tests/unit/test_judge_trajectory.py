@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from schemas.expectations import CallMatch
 from schemas.faults import CallSelector
+from schemas.moments import CallMatch
 from services.judge.outcomes import (
     MalformedBrief,
     at,
