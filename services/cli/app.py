@@ -12,6 +12,7 @@ from services.cli.commands import (
     doctor,
     gate,
     judge,
+    report,
     run,
     scenarios,
     sql,
@@ -37,6 +38,8 @@ app.add_typer(judge.app, name="judge")
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(agents.app, name="agents")
 app.add_typer(tau2.app, name="tau2")
+app.command("report")(report.report)
+app.command("view")(report.view)
 app.command("sql")(sql.sql)
 app.add_typer(topics.app, name="topics")
 app.add_typer(dead_letters.app, name="dead-letters")
