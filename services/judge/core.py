@@ -65,7 +65,10 @@ async def judge_session(
     events = tuple(events)
     trajectory = read(events)
     scores = score(trajectory, brief) + await foreign.evaluate_all(trajectory, brief)
-    invalid = invalid_reason(trajectory, brief, scores, _failure_multiplier(trajectory))
+    try:
+        invalid = invalid_reason(trajectory, brief, scores, _failure_multiplier(trajectory))
+    except UnreadableTrajectory as error:
+        invalid = str(error)  # what was injected cannot be told from what was not
     if invalid:
         scores += criteria.all_unscored(brief, _NOT_JUDGED)
         scores += await assertions.evaluate_all(trajectory, brief, None, _NOT_JUDGED)
@@ -155,5 +158,5 @@ def _failure_multiplier(trajectory: Trajectory) -> float:
     try:
         brief = json.loads(trajectory.start.tool_brief)
         return float(brief.get("failure_multiplier", 1.0))
-    except (ValueError, TypeError, AttributeError):
-        return 1.0
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UnreadableTrajectory(f"the tool brief cannot be read: {error}") from None

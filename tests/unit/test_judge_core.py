@@ -88,6 +88,17 @@ def test_a_session_is_scored_on_every_dimension_with_reasons_and_evaluators() ->
     assert all(score.reason and score.evaluator for score in result.dimensions)
 
 
+@pytest.mark.req("V06")
+@pytest.mark.parametrize("told", ["[", "[]", '{"failure_multiplier": "much"}'])
+def test_a_session_that_does_not_tell_its_failures_is_invalid(told: str) -> None:
+    start, *rest = events()
+    assert start.session_started is not None
+    body = dataclasses.replace(start.session_started, tool_brief=told)
+    result = judged([dataclasses.replace(start, session_started=body), *rest], **FIELDS)
+    assert (result.valid, result.passed) == (False, None)
+    assert "the tool brief cannot be read" in result.invalid_reason
+
+
 @pytest.mark.req("V09")
 @pytest.mark.parametrize(
     ("gates", "expected"),
