@@ -22,7 +22,7 @@ from tests.support.running_stack import (
     wait_until,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 # Every category, and of the load scenarios one: enough to go wrong, and quick on two cores.
 LEFT_OUT = ("load-cancellations", "load-complaints", "load-invoices", "load-refunds")
 SERVICES = ("dispatcher", "tool_proxy", "user_simulator", "judge", "pipelines_runner", "gate")
@@ -118,7 +118,7 @@ def test_more_replicas_give_the_same_run(
     with running_stack(tmp_path, "--replicas", str(replicas)) as replicated:
         replicated.publish_suite()
         replicated.register_agent("good", stack.agent_urls["good"])
-        status = replicated.run(request("replicated"), timeout_s=150)
+        status = replicated.run(request("replicated"), timeout_s=400)
         assert status.state == "aggregated"
         assert_equal(outcome(replicated, "replicated"), reference)
 
@@ -130,7 +130,7 @@ def test_kill_9_in_the_middle_of_a_run_changes_nothing(
     run_id = f"kill-{victim}"
     stack.request(request(run_id))
     with killing(stack, victim, run_id):
-        status = stack.final_status(run_id, timeout_s=200)
+        status = stack.final_status(run_id, timeout_s=400)
     assert (status.state, status.lost) == ("aggregated", 0)
     assert set(status.reasons) <= {"goal_met", "gave_up"}
     assert_equal(outcome(stack, run_id), reference)

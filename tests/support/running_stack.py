@@ -120,7 +120,7 @@ class RunningStack:
     def request(self, request: RunRequest) -> None:
         self.publish(Publication(RUN_REQUESTS, request.run_id, request))
 
-    def run(self, request: RunRequest, timeout_s: float = 90) -> RunStatus:
+    def run(self, request: RunRequest, timeout_s: float = 240) -> RunStatus:
         """Request a run and wait for its final status."""
         self.request(request)
         return self.final_status(request.run_id, timeout_s)
@@ -160,7 +160,7 @@ class RunningStack:
     def status(self, run_id: str) -> RunStatus | None:
         return self.latest(RUN_STATUS, RunStatus, run_id)
 
-    def final_status(self, run_id: str, timeout_s: float = 90) -> RunStatus:
+    def final_status(self, run_id: str, timeout_s: float = 240) -> RunStatus:
         """Waits for aggregated, rejected or failed."""
 
         def final() -> RunStatus | None:
@@ -169,7 +169,7 @@ class RunningStack:
 
         return wait_until(final, timeout_s, f"run {run_id}", lambda: self.status(run_id))
 
-    def verdict(self, run_id: str, timeout_s: float = 60) -> GateStatus:
+    def verdict(self, run_id: str, timeout_s: float = 180) -> GateStatus:
         return wait_until(
             lambda: self.latest(GATE_STATUS, GateStatus, run_id), timeout_s, f"verdict on {run_id}"
         )
