@@ -73,6 +73,7 @@ class Answer:
         self._response = response
         self._max_bytes = max_bytes
         self.status = response.status
+        _end_with_connection(response)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -247,6 +248,32 @@ def _redirected(
                 headers.popall(name, None)
         headers["Accept-Encoding"] = "identity"
     return target
+
+
+def _end_with_connection(response: aiohttp.ClientResponse) -> None:
+    """Have who reads the body hear of it when the connection is gone.
+
+    aiohttp ends the connection when a later part of a body cannot be parsed, and leaves the body
+    without an end.
+    """
+    connection, body = response.connection, response.content
+    if connection is None or connection.protocol is None:
+        return  # the whole answer is here
+
+    def lost(_: object = None) -> None:
+        if not body.is_eof() and body.exception() is None:
+            body.set_exception(aiohttp.ClientPayloadError("the connection ended in the body"))
+
+    closed = connection.protocol.closed
+    if closed is None:
+        lost()
+        return
+
+    def whole() -> None:
+        closed.remove_done_callback(lost)  # a connection that is kept outlives many answers
+
+    closed.add_done_callback(lost)
+    body.on_eof(whole)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -257,6 +258,23 @@ def test_compressed_answers_are_not_unpacked() -> None:
 def test_what_is_no_whole_answer_is_a_broken_connection(parts: tuple[bytes, ...]) -> None:
     with raw_server(answering(*parts)) as url, pytest.raises(ConnectionBroken):
         post(url)
+
+
+@pytest.mark.parametrize("gap_s", [None, 0, 0.02])
+def test_a_body_that_breaks_off_is_told_however_it_is_cut_into_packets(
+    gap_s: float | None,
+) -> None:
+    parts = (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"zz\r\n")
+
+    def handle(connection: socket.socket) -> None:
+        connection.recv(65536)
+        for part in parts if gap_s is not None else (b"".join(parts),):
+            connection.sendall(part)
+            time.sleep(gap_s or 0)
+
+    for _ in range(20):
+        with raw_server(handle) as url, pytest.raises(ConnectionBroken):
+            post(url)
 
 
 def test_nobody_listening_is_no_connection() -> None:
