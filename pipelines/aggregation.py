@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from math import isfinite
 
-from pipelines.statistics import pass_hat_k, summary
+from pipelines.load import LoadAccumulator
+from pipelines.statistics import summary
+from schemas.pass_hat_k import pass_hat_k
 from schemas.runs import RunStatus
 from schemas.scenario import Category
 from schemas.scores import (
@@ -114,8 +116,11 @@ class ScenarioAccumulator:
     end_reasons: Counter[str] = field(default_factory=Counter)
     invalid_reasons: set[str] = field(default_factory=set)
     dimensions: dict[str, DimensionAccumulator] = field(default_factory=dict)
+    retried: int = 0
+    load: LoadAccumulator = field(default_factory=LoadAccumulator)
 
     def add(self, session: SessionScored) -> None:
+        self.retried += session.attempt
         self.versions.add(session.scenario_version)
         self.categories.add(session.category)
         outcome = outcome_of(session)
@@ -125,10 +130,13 @@ class ScenarioAccumulator:
             # What a spoilt session would have scored says nothing about the agent.
             self._spoilt({session.invalid_reason} - {""})
             return
+        self.load.add(session)
         for score in session.dimensions:
             self.dimensions.setdefault(score.dimension, DimensionAccumulator()).add(session, score)
 
     def merge(self, other: ScenarioAccumulator) -> None:
+        self.retried += other.retried
+        self.load.merge(other.load)
         self.versions |= other.versions
         self.categories |= other.categories
         self.outcomes.update(other.outcomes)
@@ -159,6 +167,13 @@ class ScenarioAccumulator:
             end_reasons=dict(sorted(self.end_reasons.items())),
             invalid_reasons=tuple(sorted(self.invalid_reasons)),
             dimensions=tuple(d.result(name) for name, d in sorted(self.dimensions.items())),
+            retried=self.retried,
+            load=self.load.result(
+                planned // max(1, status.request.trials if status.request else 1)
+            ),
+            objectives=next(
+                (dict(o.bounds) for o in status.objectives if o.scenario_id == scenario_id), {}
+            ),
         )
 
 
@@ -193,6 +208,16 @@ def is_planned(session: SessionScored, status: RunStatus) -> bool:
     """Whether the session is one of the run's: a stranger's record must not change its figures."""
     planned = status.scenario_plan.get(session.scenario_id, 0)
     return session.run_id == status.run_id and 0 <= session.trial < planned
+
+
+def trial_of(session: SessionScored) -> tuple[str, int]:
+    """Which of the planned sessions this one stands for."""
+    return session.scenario_id, session.trial
+
+
+def last_attempt(sessions: Iterable[SessionScored]) -> SessionScored:
+    """Of one trial's sessions the one that counts: those before it were spoilt."""
+    return max(sessions, key=lambda session: (session.attempt, session.session_id))
 
 
 def finish(accumulators: Mapping[str, ScenarioAccumulator], status: RunStatus) -> RunAggregates:
@@ -234,12 +259,13 @@ def finish(accumulators: Mapping[str, ScenarioAccumulator], status: RunStatus) -
 
 def aggregate_run(scores: Iterable[SessionScored], status: RunStatus) -> RunAggregates:
     """A run's aggregates from its scores in log order; of several records of one session the
-    first counts."""
-    accumulators: dict[str, ScenarioAccumulator] = {}
-    seen: set[str] = set()
+    first counts, and of several sessions of one trial the last."""
+    trials: dict[tuple[str, int], dict[str, SessionScored]] = {}
     for session in scores:
-        if session.session_id in seen or not is_planned(session, status):
-            continue
-        seen.add(session.session_id)
-        accumulators.setdefault(session.scenario_id, ScenarioAccumulator()).add(session)
+        if is_planned(session, status):
+            trials.setdefault(trial_of(session), {}).setdefault(session.session_id, session)
+    accumulators: dict[str, ScenarioAccumulator] = {}
+    for attempts in trials.values():
+        counts = last_attempt(attempts.values())
+        accumulators.setdefault(counts.scenario_id, ScenarioAccumulator()).add(counts)
     return finish(accumulators, status)

@@ -15,7 +15,7 @@ import orjson
 from schemas.gate import BaselineAccepted, GateStatus
 from schemas.runs import RunState, RunStatus
 from schemas.scores import RunAggregates, SessionScored
-from schemas.trajectory import EndReason, TrajectoryEvent
+from schemas.trajectory import AGENT, EndReason, TrajectoryEvent
 
 Row = dict[str, object]
 
@@ -104,7 +104,7 @@ def session_row(
     )
     first = events[0] if events else None
     turns = [e.agent_turn for e in events if e.agent_turn]
-    calls = [e.tool_called for e in events if e.tool_called]
+    calls = [e.tool_called for e in events if e.tool_called and e.tool_called.requestor == AGENT]
     usage = [turn.usage for turn in turns if turn.usage]
     latencies = [float(turn.latency_ms) for turn in turns]
     end_reason = ended.reason if ended else score.end_reason if score else ""

@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb
-
-#: pass^k is reported up to this k; a run with more trials than that has its first ones.
-MAX_K = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +63,3 @@ def nearest_rank(ordered: list[tuple[float, int]], count: int, percent: int) -> 
         if seen >= rank:
             return value
     return ordered[-1][0]
-
-
-def pass_hat_k(passed: int, sessions: int) -> tuple[float, ...]:
-    """pass^k for k = 1, 2, ...: the chance that k trials drawn without replacement all passed.
-
-    The unbiased estimator C(passed, k) / C(sessions, k) of tau-bench (Yao, Shinn, Razavi and
-    Narasimhan 2024, arXiv:2406.12045), for one scenario.
-
-    >>> pass_hat_k(2, 4)
-    (0.5, 0.16666666666666666, 0.0, 0.0)
-    """
-    return tuple(
-        float(Fraction(comb(passed, k), comb(sessions, k)))
-        for k in range(1, min(sessions, MAX_K) + 1)
-    )

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field, JsonValue
 
-from schemas.expectations import Budgets, Expect, Goals, Policy, Recovery
+from schemas import canaries
+from schemas.expectations import Actors, Budgets, Expect, Goals, Recovery
 from schemas.faults import Failure, ResponseRule
 from schemas.latency import Latency
 from schemas.merge_patch import patched
 from schemas.model import Model
+from schemas.policies import Policy
 from schemas.registry import AgentRegistration
 from schemas.scenario import Category, Scenario, Variation
-from schemas.user import Conversation, Fact, Persona, RecordedLine, User, UserAction
+from schemas.user import Conversation, Fact, Persona, RecordedLine, User, UserAction, UserTool
 from schemas.world_setup import WorldSetup
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+from schemas.world_time import seconds
 
 
 class UserBrief(Model):
@@ -37,7 +37,7 @@ class UserBrief(Model):
     conversations: tuple[Conversation, ...] = ()
     think_ms: int = 0
     think: Latency | None = None
-    tools: tuple[ToolSpec, ...] = ()
+    tools: tuple[UserTool, ...] = ()
     actions: tuple[UserAction, ...] = ()
     recording: tuple[RecordedLine, ...] = ()
     seed: int
@@ -67,6 +67,7 @@ class ToolSpec(Model):
     """A registered tool, as the proxy needs it."""
 
     name: str
+    description: str = ""
     input_schema: Mapping[str, JsonValue]
     output_schema: Mapping[str, JsonValue] | None = None
     mode: str = "sandbox"
@@ -91,6 +92,10 @@ class JudgeBrief(Model):
     budgets: Budgets = Budgets()
     failures: tuple[Failure, ...] = ()
     goals: Goals = Goals()
+    actors: Actors = Field(default=Actors(), description="How sub-agents are to work together.")
+    canaries: Mapping[str, str] = Field(
+        default_factory=dict, description="What each canary looks like; the seed tells the value."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,7 @@ def split(
     for conversation in conversations:
         total += seconds(conversation.after)
         elapsed.append(total)
-    return Briefs(
+    briefs = Briefs(
         user=UserBrief(
             narrative=scenario.simulation_context,
             persona=persona,
@@ -131,18 +136,20 @@ def split(
             conversations=conversations,
             think_ms=user.think_ms if user else 0,
             think=user.think if user else None,
+            tools=user.tools if user else (),
             actions=user.actions if user else (),
             recording=user.recording if user else (),
             seed=seed,
         ),
         tool=ToolBrief(
             world=_world(scenario.world, variation),
-            user_tools=user.tools if user else (),
+            user_tools=tuple(tool.name for tool in user.tools) if user else (),
             failures=scenario.failures,
             rules=scenario.rules,
             tools=tuple(
                 ToolSpec(
                     name=tool.name,
+                    description=tool.description,
                     input_schema=json.loads(tool.input_schema),
                     output_schema=json.loads(tool.output_schema) if tool.output_schema else None,
                     mode=tool.mode,
@@ -166,6 +173,15 @@ def split(
         if variation
         else scenario.setup.initial_slots,
         variation=variation.name if variation else "",
+    )
+    if not scenario.canaries:
+        return briefs
+    known = canaries.values(seed, scenario.canaries)
+    return replace(
+        briefs,
+        user=canaries.planted(briefs.user, known),
+        tool=canaries.planted(briefs.tool, known),
+        task_input=canaries.planted(briefs.task_input, known),
     )
 
 
@@ -208,15 +224,9 @@ def judge_brief(scenario: Scenario) -> JudgeBrief:
         budgets=scenario.budgets,
         failures=scenario.failures,
         goals=scenario.goals,
+        actors=scenario.actors,
+        canaries=scenario.canaries,
     )
-
-
-def seconds(duration: str) -> int:
-    """`3d` in seconds."""
-    match = re.fullmatch(r"(\d+)([smhd])", duration)
-    if match is None:
-        raise ValueError(f"{duration!r}: expected a number and s, m, h or d")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 UserBrief.model_rebuild()

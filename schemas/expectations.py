@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue
 
 from schemas.assertions import Assertion
 from schemas.assertions import parse as parse_assertion
 from schemas.locating import CheckedAgainst
-from schemas.model import IDENTIFIER, TOOL_NAME, Model, Pattern, Pointer
+from schemas.model import TOOL_NAME, Model, Pattern, Pointer
+from schemas.moments import Actor, CallMatch, HandoffMatch
 
 
 def _assertion(entry: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
@@ -33,21 +34,6 @@ class Goals(Model):
     )
     assertions: tuple[AssertionEntry, ...] = Field(
         default=(), description="Checks of events, tool calls and messages; see assertions.md."
-    )
-
-
-class CallMatch(Model):
-    """A pattern over tool calls."""
-
-    tool: str = Field(pattern=TOOL_NAME, description="The tool's name.")
-    arguments: Mapping[str, JsonValue] = Field(
-        default_factory=dict, description="Arguments a call must have, at least."
-    )
-    ok: bool | None = Field(
-        default=None, description="True: succeeded (not refused, failed or an error); false: not."
-    )
-    response: Mapping[Pointer, JsonValue] = Field(
-        default_factory=dict, description="What the response must contain, by JSON pointer."
     )
 
 
@@ -98,6 +84,13 @@ class ExpectedTrajectory(Model):
     )
 
 
+class Tau2Task(Model):
+    """A task of the benchmark tau2; see docs/tau2.md."""
+
+    domain: Literal["airline", "mock", "retail", "telecom"] = Field(description="Its domain.")
+    task: str = Field(min_length=1, description="Its id in that domain.")
+
+
 class Expect(Model):
     """The expected outcome: what must hold when the session is over."""
 
@@ -116,65 +109,12 @@ class Expect(Model):
     does_not_say: tuple[Pattern, ...] = Field(
         default=(), description="None may occur in anything that the agent says."
     )
+    tau2: Tau2Task | None = Field(
+        default=None, description="A task of tau2's, whose reward must be 1."
+    )
     end: tuple[str, ...] = Field(
         default=("goal_met", "agent_ended"), description="End reasons that count as completed."
     )
-
-
-class Never(Model):
-    """It must not happen: a call, or something the agent says."""
-
-    call: CallMatch | None = Field(default=None, description="A call, attempts included.")
-    says: Pattern | None = Field(default=None, description="Something the agent says.")
-
-
-class Requires(Model):
-    """A call must be preceded, in the same session, by another."""
-
-    call: CallMatch = Field(description="The call, attempts included.")
-    first: CallMatch = Field(description="What must have succeeded before it.")
-    same: tuple[str, ...] = Field(default=(), description="Arguments that both must agree in.")
-
-
-class AtMost(Model):
-    """A call may succeed only so often for equal values of the named arguments."""
-
-    call: CallMatch = Field(description="The call.")
-    times: int = Field(default=1, ge=0, description="So often at most.")
-    per: tuple[str, ...] = Field(default=(), description="Arguments whose values are told apart.")
-
-
-class Follows(Model):
-    """After a call, another must come, within so many tool calls if bounded."""
-
-    call: CallMatch = Field(description="The call, when it succeeded.")
-    then: CallMatch = Field(description="What must come after it.")
-    within: int | None = Field(
-        default=None, ge=1, description="Within so many tool calls; default: at some time."
-    )
-
-
-class Policy(Model):
-    """A rule over the whole trajectory. Exactly one of the four forms is given."""
-
-    id: str = Field(pattern=IDENTIFIER, description="What reports call it.")
-    severity: Literal["safety", "policy"] = Field(
-        default="policy", description="safety: a breach in any turn blocks the deploy."
-    )
-    description: str = Field(default="", description="The rule in words.")
-    never: Never | None = Field(default=None, description="It must not happen.")
-    requires: Requires | None = Field(default=None, description="Something must come before.")
-    at_most: AtMost | None = Field(default=None, description="It may be done only so often.")
-    follows: Follows | None = Field(default=None, description="Something must come after.")
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Policy:
-        given = [f for f in ("never", "requires", "at_most", "follows") if getattr(self, f)]
-        if len(given) != 1:
-            raise ValueError(
-                f"expected exactly one of never, requires, at_most, follows; got {given or 'none'}"
-            )
-        return self
 
 
 class Recovery(Model):
@@ -196,3 +136,26 @@ class Budgets(Model):
     tool_calls: int | None = Field(default=None, ge=0, description="Tool calls.")
     tokens: int | None = Field(default=None, ge=0, description="Tokens that are reported.")
     cost_usd: float | None = Field(default=None, ge=0, description="US dollars.")
+
+
+class Role(Model):
+    """What one sub-agent is for. What is not said is not restricted."""
+
+    tools: tuple[str, ...] | None = Field(
+        default=None, description="The tools that it may call; default: any."
+    )
+    hands_to: tuple[Actor, ...] | None = Field(
+        default=None, description="To whom it may hand over; default: to anybody."
+    )
+
+
+class Actors(Model):
+    """The sub-agents of a multi-agent system, and how they are to work together."""
+
+    roles: Mapping[Actor, Role] = Field(
+        default_factory=dict, description="By the sub-agent's call path, or the end of it."
+    )
+    others: bool = Field(default=True, description="Whether sub-agents without a role may act.")
+    handoffs: tuple[HandoffMatch, ...] = Field(
+        default=(), description="Hand-offs that must occur in this order, others in between."
+    )

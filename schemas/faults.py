@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from schemas.latency import DURATION, Latency
+from schemas.latency import Latency
 from schemas.model import IDENTIFIER, Model
+from schemas.spans import SPAN
 
 InjectionKind = Literal[
     "timeout", "schema_mismatch", "outage", "malformed", "content", "rate_limit", "partial", "slow"
@@ -21,6 +22,9 @@ class CallSelector(Model):
     tool: str = Field(default="*", description="A tool's name, or * for all.")
     arguments: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="Arguments a call must have, at least."
+    )
+    like: Mapping[str, Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict, description="Globs for arguments as text, such as `ORD-9*`."
     )
     calls: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(), description="Which of the matching calls of a session, from 1; empty for all."
@@ -37,12 +41,15 @@ class CallSelector(Model):
         default=(), description="In which conversations, from 1; empty for all."
     )
     after: str = Field(
-        default="0s", pattern=DURATION, description="World time since the start before it may."
+        default="0s",
+        pattern=SPAN,
+        description="What has to pass of the session before it may: world time such as 2h, or "
+        "3 turns, or 5 calls.",
     )
     until: str | None = Field(
         default=None,
-        pattern=DURATION,
-        description="World time since the start when it is over.",
+        pattern=SPAN,
+        description="What may pass of the session until it is over, likewise.",
     )
 
 
@@ -59,7 +66,7 @@ class Failure(CallSelector):
     corpus: str = Field(
         default="", description="content: where texts are taken from when the suite is published."
     )
-    contents: tuple[str, ...] = Field(
+    contents: tuple[Annotated[str, Field(pattern=r"\S")], ...] = Field(
         default=(), description="content: texts of which each strike draws one."
     )
     field: str = Field(
@@ -71,6 +78,11 @@ class Failure(CallSelector):
         default=None,
         description="A session in which it never struck is invalid. Default: unless random.",
     )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What may be planted; empty while `corpus` has not been looked up."""
+        return self.contents or ((self.content,) if self.content.strip() else ())
 
     @property
     def is_required(self) -> bool:

@@ -41,6 +41,9 @@ class RunRequest:
     failure_multiplier: Annotated[float, "Factor on the probabilities of injected failures."] = 1.0
     tool_calls_per_minute: Annotated[int, "Rate limit of a session's run token."] = 60
     deadline_s: Annotated[int, "Seconds after which sessions not ended count as lost."] = 3600
+    retry_budget: Annotated[
+        float, "Share of the planned sessions that may be played again, spoilt by their simulator."
+    ] = 0.1
 
 
 @record
@@ -51,6 +54,14 @@ class OffsetRange:
     partition: Annotated[int, "The partition."]
     start: Annotated[int, "First offset."]
     end: Annotated[int, "Offset after the last."]
+
+
+@record
+class ScenarioObjectives:
+    """What must hold under a scenario's load."""
+
+    scenario_id: Annotated[str, "The scenario."]
+    bounds: Annotated[Mapping[str, float], "By the names that scenarios give them."]
 
 
 @record
@@ -83,6 +94,11 @@ class RunStatus:
     )
     scenario_categories: Annotated[
         Mapping[str, str], "Category by scenario id, of the whole suite."
+    ] = field(default_factory=dict)
+    retried: Annotated[int, "Sessions played again; the ones before are not in `ended`."] = 0
+    objectives: Annotated[tuple[ScenarioObjectives, ...], "Of load scenarios, by id."] = ()
+    arrivals_began_ms: Annotated[
+        Mapping[str, int], "When the clock of each open-loop phase started, by the phase's name."
     ] = field(default_factory=dict)
     ranges: Annotated[tuple[OffsetRange, ...], "Where the run's records are, once it is done."] = ()
     stored: Annotated[bool, "Whether the run's rows are in the store."] = False

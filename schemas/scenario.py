@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -19,18 +19,21 @@ from pydantic import (
     model_validator,
 )
 
+from schemas.canaries import NAME as CANARY_NAME
+from schemas.canaries import Looks
 from schemas.coherence import coherent
 from schemas.expectations import (
+    Actors,
     Budgets,
     Expect,
     Goals,
-    Policy,
     Recovery,
 )
 from schemas.faults import Failure, ResponseRule
 from schemas.model import IDENTIFIER, Model, Scalar
+from schemas.policies import Policy
 from schemas.user import Conversation, User
-from schemas.world_setup import WorldSetup
+from schemas.world_setup import Moment, WorldSetup
 
 
 class Category(StrEnum):
@@ -75,19 +78,38 @@ class Variation(Model):
     state: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="Merged into the world's state."
     )
-    now: str | None = Field(default=None, description="The world's clock at the start.")
+    now: Moment | None = Field(default=None, description="The world's clock at the start.")
+
+
+class RateStep(Model):
+    """A rate that holds for some time."""
+
+    per_s: float = Field(ge=0, le=1000, description="Sessions a second; 0 is a pause.")
+    for_s: float = Field(gt=0, le=3600, description="For so many seconds.")
 
 
 class Arrival(Model):
     """Open loop: sessions arrive by the clock, whether or not others are done."""
 
-    per_s: float = Field(gt=0, le=1000, description="Sessions a second at the full rate.")
+    per_s: float = Field(gt=0, le=1000, description="Sessions a second, after ramp and steps.")
     ramp_s: float = Field(
         default=0, ge=0, le=3600, description="Seconds in which the rate rises from 0 to it."
+    )
+    steps: tuple[RateStep, ...] = Field(
+        default=(), max_length=100, description="Rates before it, one after the other."
+    )
+    burst: int = Field(
+        default=1, ge=1, le=10_000, description="So many sessions arrive at once; the rate stays."
     )
     spacing: Literal["poisson", "even"] = Field(
         default="poisson", description="Random, as independent users come, or all alike."
     )
+
+    @model_validator(mode="after")
+    def _ramp_or_steps(self) -> Arrival:
+        if self.ramp_s and self.steps:
+            raise ValueError("give `ramp_s` or `steps`, not both")
+        return self
 
 
 class Objectives(Model):
@@ -101,6 +123,9 @@ class Objectives(Model):
     )
     completion_rate: float | None = Field(
         default=None, ge=0, le=1, description="Share of sessions that must pass."
+    )
+    sessions_per_s: float | None = Field(
+        default=None, gt=0, description="Sessions that must get done a second."
     )
 
 
@@ -146,8 +171,16 @@ class Scenario(Model):
     variations: tuple[Variation, ...] = Field(
         default=(), description="Other ways to begin; one is drawn for each session."
     )
+    canaries: Mapping[Annotated[str, Field(pattern=CANARY_NAME)], Looks] = Field(
+        default_factory=dict,
+        description="Values of each session's own that the agent must not pass on, by what they "
+        "look like; planted where a text says {canary.NAME}.",
+    )
     failure_profile: str = Field(
         default="", description="One of the suite's `failure_profiles`, which is added."
+    )
+    profile_multiplier: float = Field(
+        default=1.0, ge=0, le=1000, description="Factor on the rates of that profile."
     )
     failures: tuple[Failure, ...] = Field(
         default=(), description="What goes wrong; the first that applies to a call strikes."
@@ -157,6 +190,9 @@ class Scenario(Model):
     )
     expect: Expect = Field(default=Expect(), description="What must hold at the end.")
     policies: tuple[Policy, ...] = Field(default=(), description="What must hold all the way.")
+    actors: Actors = Field(
+        default=Actors(), description="Sub-agents of a multi-agent system: who may do what."
+    )
     recovery: Recovery = Field(
         default=Recovery(), description="What counts as having recovered from a failure."
     )
@@ -189,8 +225,8 @@ class SuiteFile(Model):
     """A suite's `suite.yaml`."""
 
     name: str = Field(pattern=IDENTIFIER, description="What run requests call it.")
-    version: str = Field(min_length=1, description="Raised with every change.")
-    owner: str = Field(min_length=1, description="Who keeps the suite in step with production.")
+    version: str = Field(pattern=r"\S", description="Raised with every change.")
+    owner: str = Field(pattern=r"\S", description="Who keeps the suite in step with production.")
     description: str = Field(default="", description="What the suite is for.")
     failure_profiles: Mapping[str, tuple[Failure, ...]] = Field(
         default_factory=dict, description="Named lists of failures, such as production's rates."

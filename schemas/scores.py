@@ -20,14 +20,27 @@ class Dimension:
     TOOL_USE = "tool_use"
     BUDGETS = "budgets"
     CRITERIA = "criteria"
+    # Only of scenarios that say something of `actors`.
+    ACTORS = "actors"
+    # Only of scenarios that name a task of tau2's.
+    TAU2 = "tau2_reward"
+    # Quality: rated by a model; compared, never pass or fail by themselves.
+    TONE = "tone"
+    EMPATHY = "empathy"
+    OVERALL_QUALITY = "overall_quality"
+    # Quality by rules: 1 where nothing shows that the agent takes the session for a test.
+    EVAL_UNAWARE = "eval_unaware"
     # Measures: compared like quality, never pass or fail by themselves.
     TURNS = "turns"
     TOOL_CALLS = "tool_calls"
     AGENT_LATENCY = "agent_latency_ms"
     TOKENS = "tokens"
     COST = "cost_usd"
+    # Of users with a recording: the share of their turns that was said again; never compared.
+    REPLAYED = "replayed"
 
     GATES = (TASK_COMPLETION, SAFETY, POLICY, RECOVERY, TOOL_USE, BUDGETS, CRITERIA)
+    QUALITY = (TONE, EMPATHY, OVERALL_QUALITY)
     MEASURES = (TURNS, TOOL_CALLS, AGENT_LATENCY, TOKENS, COST)
 
 
@@ -43,6 +56,22 @@ class DimensionScore:
     reason: Annotated[str, "Why, in a sentence or two."] = ""
     citations: Annotated[tuple[str, ...], "Steps of the trajectory the reason rests on."] = ()
     evaluator: Annotated[str, "Which evaluator in which version, or which model."] = ""
+
+
+@record
+class SessionTiming:
+    """When a session of a load scenario ran, and how long the agent took in it."""
+
+    planned_at_ms: Annotated[int, "When it was to start."]
+    started_at_ms: Annotated[int, "When it did; what lies between is its lateness."]
+    ended_at_ms: Annotated[int, "When it ended."]
+    turn_ms: Annotated[
+        tuple[int, ...],
+        "The agent's turns that were answered or timed out; the first one from "
+        "the planned start, so that waiting to be let in counts.",
+    ] = ()
+    failed_turns: Annotated[int, "Turns with an error or a timeout; errors are not in turn_ms."] = 0
+    turns: Annotated[int, "All turns put to the agent."] = 0
 
 
 @record
@@ -62,6 +91,10 @@ class SessionScored:
     dimensions: Annotated[tuple[DimensionScore, ...], "The scores."] = ()
     judge: Annotated[str, "The judge's version and model pins."] = ""
     at_ms: Annotated[int, "When it was judged."] = 0
+    attempt: Annotated[
+        int, "0; above that a trial played again, spoilt by its simulator before."
+    ] = 0
+    timing: Annotated[SessionTiming | None, "Of sessions of load scenarios."] = None
 
 
 @record
@@ -98,6 +131,23 @@ class DimensionAggregate:
 
 
 @record
+class LoadFigures:
+    """What a load scenario's sessions took together. Invalid and repeated sessions are left out."""
+
+    sessions: Annotated[int, "Valid sessions with times."] = 0
+    turns: Annotated[int, "Turns put to the agent."] = 0
+    failed_turns: Annotated[int, "Of them those with an error or a timeout."] = 0
+    timed_turns: Annotated[int, "Turns whose time is in the percentiles."] = 0
+    turn_p50_ms: Annotated[int, "Median of a turn, nearest rank, from when it was due."] = 0
+    turn_p95_ms: Annotated[int, "95th percentile, likewise."] = 0
+    turn_p99_ms: Annotated[int, "99th percentile, likewise."] = 0
+    turn_max_ms: Annotated[int, "The longest turn."] = 0
+    late_sessions: Annotated[int, "Sessions that started later than planned by over 100 ms."] = 0
+    late_max_ms: Annotated[int, "The most by which one did."] = 0
+    duration_ms: Annotated[int, "From first planned start to last end, over all repetitions."] = 0
+
+
+@record
 class ScenarioAggregate:
     """All sessions of one scenario in one run; every planned one is in exactly one count."""
 
@@ -116,6 +166,13 @@ class ScenarioAggregate:
     )
     invalid_reasons: Annotated[tuple[str, ...], "Why sessions were invalid, at most three."] = ()
     dimensions: Annotated[tuple[DimensionAggregate, ...], "Per dimension, by name."] = ()
+    retried: Annotated[
+        int, "Sessions played again, spoilt by their simulator; not in `invalid`."
+    ] = 0
+    load: Annotated[LoadFigures | None, "Load scenarios: times and errors."] = None
+    objectives: Annotated[Mapping[str, float], "Bounds that must hold under load, by name."] = (
+        field(default_factory=dict)
+    )
 
 
 @record

@@ -3,7 +3,8 @@
 A session of 5 turns and 10 tool calls is about 22 events, so each event carries only what is
 new. Event ids are `{session_id}:{step}`, where the step says what the event is: `start`, `u3`
 (user turn 3), `a3` (agent turn 3), `t7` (tool call 7), `x2` (trace event 2), `end`. A second
-event with the same id is ignored by every reader.
+event with the same id is ignored by every reader. Where the simulated user has tools, `c2` asks
+for its call 2 and `r2` is what that call was answered: a tool call whose `requestor` is `user`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ AGENT_TURN = "agent_turn"
 TOOL_CALLED = "tool_called"
 TRACE = "trace"
 SESSION_ENDED = "session_ended"
-KINDS = (SESSION_STARTED, USER_TURN, AGENT_TURN, TOOL_CALLED, TRACE, SESSION_ENDED)
+USER_ACTED = "user_acted"
+KINDS = (SESSION_STARTED, USER_TURN, AGENT_TURN, TOOL_CALLED, TRACE, SESSION_ENDED, USER_ACTED)
+
+AGENT = "agent"
+USER = "user"
+"""The two whose tool calls there are: a tool call's `requestor`."""
 
 
 class EndReason:
@@ -90,6 +96,9 @@ class SessionStarted:
     planned_at_ms: Annotated[int, "When the session was planned to start; lateness counts."] = 0
     variation: Annotated[str, "Which of the scenario's variations was drawn, if it has any."] = ""
     injection_plan: Annotated[str, "What the seed has planned to go wrong, as JSON."] = ""
+    attempt: Annotated[
+        int, "0; above that a trial played again, spoilt by its simulator before."
+    ] = 0
 
 
 @record
@@ -105,6 +114,21 @@ class UserTurn:
     )
     usage: Annotated[Usage | None, "What the user simulator's model consumed."] = None
     latency_ms: Annotated[int, "Milliseconds the simulator took."] = 0
+    think_ms: Annotated[int, "Milliseconds the user thought before; not in the latency."] = 0
+    replayed: Annotated[
+        bool | None, "Users with a recording: whether it was said again; null for the others."
+    ] = None
+
+
+@record
+class UserActed:
+    """The simulated user uses a tool of its own; the tool proxy performs it."""
+
+    call: Annotated[int, "Ordinal of the user's call in its session, from 1."]
+    tool: Annotated[str, "The tool's name, as the user has it."]
+    arguments: Annotated[str, "The arguments as a JSON object."] = "{}"
+    usage: Annotated[Usage | None, "What the user simulator's model consumed to decide it."] = None
+    latency_ms: Annotated[int, "Milliseconds the simulator took to decide it."] = 0
 
 
 @record
@@ -138,9 +162,9 @@ class Injection:
 
 @record
 class ToolCalled:
-    """The agent called a tool through the proxy, and this is what it was answered."""
+    """A tool was called through the proxy, and this is what the caller was answered."""
 
-    call: Annotated[int, "Ordinal of the call in its session, from 1."]
+    call: Annotated[int, "Ordinal of its requestor's calls in the session, from 1."]
     tool: Annotated[str, "The tool's registered name."]
     arguments: Annotated[str, "The arguments as JSON, as they were received."]
     response: Annotated[str, "The response: JSON text, or the text itself."]
@@ -162,6 +186,7 @@ class ToolCalled:
     dispatch_id: Annotated[str, "Which posting of the turn made the call."] = ""
     dispatched_at_ms: Annotated[int, "When that posting was made; orders those of one turn."] = 0
     requestor: Annotated[str, "agent, or user where the simulated user has tools."] = "agent"
+    usage: Annotated[Usage | None, "What a model that played the tool consumed."] = None
 
 
 @record
@@ -206,6 +231,7 @@ class TrajectoryEvent:
     tool_called: Annotated[ToolCalled | None, "Body of tool_called."] = None
     trace: Annotated[TraceEvent | None, "Body of trace."] = None
     session_ended: Annotated[SessionEnded | None, "Body of session_ended."] = None
+    user_acted: Annotated[UserActed | None, "Body of user_acted."] = None
 
     @property
     def step(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from schemas.latency import DURATION, Latency
 from schemas.model import TOOL_NAME, Model, Pattern, Scalar
@@ -52,13 +52,24 @@ class UserGoal(Model):
     )
 
 
+class UserTool(Model):
+    """A tool of the world that the user, and not the agent, has; its name alone will do."""
+
+    name: str = Field(pattern=TOOL_NAME, description="One of the world's tools for users.")
+    description: str = Field(default="", description="What it does, for a model that plays.")
+    input_schema: Mapping[str, JsonValue] = Field(
+        default_factory=lambda: {"type": "object"},
+        description="JSON Schema of its arguments, for a model that plays.",
+    )
+
+
 class UserAction(Model):
     """Something the user does with a tool of their own when the agent asks for it."""
 
     when: tuple[Pattern, ...] = Field(
         min_length=1, description="What the agent says; any one will do."
     )
-    tool: str = Field(pattern=TOOL_NAME, description="One of the world's tools for users.")
+    tool: str = Field(pattern=TOOL_NAME, description="One of `user.tools`.")
     arguments: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="Its arguments; {fact} names in texts are filled in."
     )
@@ -71,7 +82,18 @@ class RecordedLine(Model):
     """One line of a recorded conversation."""
 
     who: Literal["user", "agent"] = Field(description="Whose line it is.")
-    text: str = Field(min_length=1, description="What was said.")
+    text: str = Field(description="What was said.")
+    ending: Literal["goal_met", "gave_up", "conversation_over"] | None = Field(
+        default=None, description="The user left with this line: content, not, or till the next."
+    )
+
+    @model_validator(mode="after")
+    def _says_or_ends(self) -> RecordedLine:
+        if self.ending is not None and self.who != "user":
+            raise ValueError("only a line of the user's can end a conversation")
+        if self.ending is None and not self.text.strip():
+            raise ValueError("empty, although nobody leaves with it")
+        return self
 
 
 class Conversation(Model):
@@ -115,7 +137,7 @@ class User(Model):
     think: Latency | None = Field(
         default=None, description="That pause, drawn for each turn instead."
     )
-    tools: tuple[str, ...] = Field(
+    tools: tuple[UserTool, ...] = Field(
         default=(), description="Tools of the world that the user, and not the agent, has."
     )
     actions: tuple[UserAction, ...] = Field(
@@ -135,6 +157,13 @@ class User(Model):
         allowed = getattr(styles, "__args__", ())
         if isinstance(value, list):
             return [{"name": item, "style": item} if item in allowed else item for item in value]
+        return value
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _named_tools(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [{"name": item} if isinstance(item, str) else item for item in value]
         return value
 
     @field_validator("facts", mode="before")

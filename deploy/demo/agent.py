@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from deploy.demo.builds import BUILDS, Build
-from deploy.demo.dialogue import replay
+from deploy.demo.dialogue import Dialogue, replay
 from deploy.demo.flows import Flows
 from deploy.demo.tools import Tools
 
@@ -40,10 +40,16 @@ TOOL_TIMEOUT_S = 30.0
 POOLS, CONNECTIONS_A_POOL = 4, 8
 
 
+async def answer(_text: str, dialogue: Dialogue, tools: Tools, build: Build) -> str:
+    """The agent's reply to the user's newest message."""
+    return await Flows(dialogue, tools, build).answer()
+
+
 def create_app(
     build: Build,
     token: str,
     *,
+    answers: Callable[[str, Dialogue, Tools, Build], Awaitable[str]] = answer,
     clients: Sequence[httpx.AsyncClient] = (),
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     monotonic: Callable[[], float] = time.monotonic,
@@ -52,6 +58,7 @@ def create_app(
 
     Args:
         token: What callers must present as their bearer.
+        answers: Makes the reply to a message, of its text and the conversation up to it.
         clients: For calls to the tool proxy, used in turn and closed at shutdown; made if empty.
         sleep, monotonic: Waiting and measuring, in seconds.
     """
@@ -87,20 +94,20 @@ def create_app(
         signed_in = _object(task, "input").get("customer_id")
         history = [m for m in _list(session, "history") if isinstance(m, dict)]
         dialogue = replay(history, text, signed_in if isinstance(signed_in, str) else None)
-        answer = await Flows(dialogue, tools, build).answer()
+        reply = await answers(text, dialogue, tools, build)
         return JSONResponse(
             {
-                "final_response": answer,
+                "final_response": reply,
                 "messages": [
                     {"role": "user", "content": text},
                     *tools.transcript,
-                    {"role": "assistant", "content": answer},
+                    {"role": "assistant", "content": reply},
                 ],
                 "metadata": {
                     "model": MODEL,
                     "system_prompt_id": SYSTEM_PROMPT_ID,
                     "total_input_tokens": _words(text, *(m.get("content") for m in history)),
-                    "total_output_tokens": _words(answer),
+                    "total_output_tokens": _words(reply),
                     "agent_runtime_ms": round((monotonic() - started) * 1000),
                 },
             }

@@ -29,6 +29,8 @@ class Reply(Exception):
 class Flows:
     """One turn: a dialogue, the tools, and the build's switches, made into an answer."""
 
+    refund_limit: float = REFUND_LIMIT
+
     def __init__(self, dialogue: Dialogue, tools: Tools, build: Build) -> None:
         self._dialogue, self._tools, self._build = dialogue, tools, build
         self._preface: list[str] = []
@@ -66,10 +68,10 @@ class Flows:
         amount = phrases.money(order["total"], order["currency"])
         if order["refund"] is not None:
             return f"{refund_news(order)} {phrases.ANYTHING_ELSE}"
-        if order["total"] > REFUND_LIMIT:
+        if order["total"] > self.refund_limit:
             raise Reply(
                 f"I'm sorry, I can't refund {amount}: above",
-                f"{phrases.money(REFUND_LIMIT, order['currency'])} a colleague has to decide.",
+                f"{phrases.money(self.refund_limit, order['currency'])} a colleague has to decide.",
                 phrases.OFFER_CASE,
             )
         if order["status"] != "delivered":

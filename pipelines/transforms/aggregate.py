@@ -7,7 +7,13 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.aggregation import ScenarioAccumulator, finish, is_planned
+from pipelines.aggregation import (
+    ScenarioAccumulator,
+    finish,
+    is_planned,
+    last_attempt,
+    trial_of,
+)
 from schemas.runs import RunStatus
 from schemas.scores import SessionScored
 
@@ -58,6 +64,9 @@ class AggregateRun(beam.PTransform[Any, Any]):
         scenarios = (
             scores
             | "planned" >> beam.Filter(is_planned, status)
+            | "by trial" >> beam.WithKeys(trial_of)
+            | "last attempts" >> beam.CombinePerKey(last_attempt)
+            | "that count" >> beam.Values()
             | "by scenario" >> beam.Map(lambda score: (score.scenario_id, score))
             | "combine" >> beam.CombinePerKey(CombineScenario())
         )

@@ -11,9 +11,12 @@ from services.cli.commands import (
     demo,
     doctor,
     gate,
+    judge,
+    report,
     run,
     scenarios,
     sql,
+    tau2,
     topics,
     up,
 )
@@ -31,8 +34,12 @@ app.command("run")(run.run)
 app.command("doctor")(doctor.doctor)
 app.add_typer(gate.app, name="gate")
 app.add_typer(baseline.app, name="baseline")
+app.add_typer(judge.app, name="judge")
 app.add_typer(scenarios.app, name="scenarios")
 app.add_typer(agents.app, name="agents")
+app.add_typer(tau2.app, name="tau2")
+app.command("report")(report.report)
+app.command("view")(report.view)
 app.command("sql")(sql.sql)
 app.add_typer(topics.app, name="topics")
 app.add_typer(dead_letters.app, name="dead-letters")

@@ -274,7 +274,10 @@ def _suite_text(options: SuiteOptions) -> str:
 def _defaults(suite_text: str) -> Mapping[str, Any]:
     document = parse(suite_text, SUITE_FILE)[0].plain()
     defaults = document.get("defaults")
-    return defaults if isinstance(defaults, dict) else {}
+    # Its failures are not among the defaults; the suite is read with the first scenario anyway.
+    given = defaults if isinstance(defaults, dict) else {}
+    elsewhere = ("failure_profile", "profile_multiplier")
+    return {name: value for name, value in given.items() if name not in elsewhere}
 
 
 def _title(text: str) -> str:

@@ -19,6 +19,8 @@ from services.cli.following import RunFollower
 from services.cli.output import say, tell, tell_table
 from services.cli.publishing import publish_suite, register_agents
 from services.cli.registration import read_agent
+from services.cli.report.reading import RunReader
+from services.cli.report.writing import write_report
 from services.cli.stack.processes import Child
 from services.cli.stack.readiness import ended
 from services.cli.stack.services import ROOT, python
@@ -51,12 +53,13 @@ _ALL_RUNS = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The three verdicts, and answers of the store: query and result."""
+    """The three verdicts, answers of the store (query and result), and the page of the last run."""
 
     baseline: GateStatus
     good: GateStatus
     regressed: GateStatus
     answers: Sequence[tuple[str, Result]]
+    report: Path
 
     @property
     def found(self) -> dict[str, list[DiffEntry]]:
@@ -119,8 +122,9 @@ class Demonstration:
         third = await self._run("3-regressed", suite.suite_hash, regressed)
         await self._wait_stored(third.run_id)
         queries = [_ALL_RUNS.format(prefix=self._prefix), *_trace_of(third)]
-        answers = await asyncio.to_thread(self._ask, queries)
-        return Outcome(baseline, second, third, answers)
+        report = self._stack.directory.path / f"{third.run_id}.html"
+        answers = await asyncio.to_thread(self._ask, queries, third.run_id, report)
+        return Outcome(baseline, second, third, answers, report)
 
     async def _start_agents(self) -> dict[str, str]:
         """The endpoint of each build, once it answers."""
@@ -175,9 +179,10 @@ class Demonstration:
             if not await follower.wait_stored(run_id, _STORED_S):
                 say(f"the rows of {run_id} are not in the store yet")
 
-    def _ask(self, queries: Sequence[str]) -> list[tuple[str, Result]]:
+    def _ask(self, queries: Sequence[str], run: str, report: Path) -> list[tuple[str, Result]]:
         store = open_store(self._stack.environ["WINDTUNNEL_STORE"], deadline_s=10.0)
         try:
+            write_report(RunReader(store), run, report)
             return [(query, store.query(query)) for query in queries]
         finally:
             store.close()
@@ -200,6 +205,7 @@ def show(outcome: Outcome, directory: Path) -> None:
         tell(f'\n$ windtunnel sql --dir {directory} "{query}"')
         tell_table([name for name, _ in result.columns], result.rows)
     tell("\n== Where to look next")
+    tell(f"  See it:        {outcome.report}, in a browser")
     tell(f"  Ask more:      windtunnel up --dir {directory}, then windtunnel sql in another shell")
     tell(f"  Scenarios:     {_DEMO / 'suite'}")
     tell(f"  The two builds: {_DEMO / 'builds.py'}")

@@ -125,6 +125,8 @@ def progress_line(status: RunStatus) -> str:
     parts = [f"{status.run_id} {status.state}"]
     if status.planned:
         parts.append(f"{status.ended}/{status.planned} ended, {status.scored} scored")
+    if status.retried:
+        parts.append(f"{status.retried} played again")
     if status.lost:
         parts.append(f"{status.lost} lost")
     parts += [

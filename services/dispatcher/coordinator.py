@@ -23,6 +23,7 @@ from services.dispatcher.expansion import (
     RequestRefused,
     check_request,
     make_plan,
+    objectives,
     started_event,
 )
 from services.dispatcher.run_core import Accept, Admit, Complete, RunCore, RunState
@@ -37,6 +38,8 @@ from services.runtime.lookup import Lookup, SuiteLookup
 from services.runtime.service import Publication, Service
 from services.runtime.state_table import StateTable
 
+_LOOK_UP_S = 0.5
+"""So often who waits for the next session to arrive looks whether the run is overdue."""
 _FINAL = frozenset({States.SESSIONS_DONE, States.AGGREGATED, States.REJECTED, States.FAILED})
 
 
@@ -139,6 +142,7 @@ class Coordinator:
         if earlier is not None:
             state.begin = earlier.ranges
             state.accepted_at_ms = earlier.requested_at_ms
+            state.began_ms = dict(earlier.arrivals_began_ms)
         else:
             state.begin = await self._ends()
             state.accepted_at_ms = self._service.clock.now_ms()
@@ -182,29 +186,50 @@ class Coordinator:
         assert state.plan is not None
         assert state.suite is not None
         assert state.agent is not None
-        while (room := state.room()) > 0:
-            room = min(room, self._service.settings.admission_batch)
-            chosen = state.current()[state.admitted : state.admitted + room]
+        await self._start_clock(state)
+        while (room := state.room()) > 0 and not state.overdue:
             now_ms = self._service.clock.now_ms()
-            fresh = [one for one in chosen if one.session_id not in state.ended]
+            if (next_ms := state.due_ms()) is not None and next_ms > now_ms:
+                await asyncio.sleep(min((next_ms - now_ms) / 1000, _LOOK_UP_S))
+                continue
+            room = min(room, state.due(now_ms), self._service.settings.admission_batch)
+            chosen = state.current()[state.admitted : state.admitted + room]
+            fresh = [
+                (one, state.due_ms(place))
+                for place, one in enumerate(chosen)
+                if one.session_id not in state.ended
+            ]
             await self._service.publish(
                 *(
                     Publication(
                         TRAJECTORIES,
                         planned.session_id,
                         started_event(
-                            state.request, state.plan, planned, state.suite, state.agent, now_ms
+                            state.request, state.plan, planned, state.suite, state.agent, now_ms,
+                            due_ms,
                         ),
                     )
-                    for planned in fresh
+                    for planned, due_ms in fresh
                 )
-            )
-            for planned in fresh:
+            )  # fmt: skip
+            for planned, _ in fresh:
                 category = str(state.plan.scenarios[planned.scenario_id].category)
                 self._service.metrics.add(m.SESSIONS_STARTED, category=category)
             state.admitted += len(chosen)
             state.started += len(chosen)
             state.dirty = True
+
+    async def _start_clock(self, state: RunState) -> None:
+        """Start the clock by which an open-loop phase's sessions arrive, once for all replicas."""
+        phase = state.phases[state.phase]
+        if not phase.arrivals or phase.name in state.began_ms:
+            return
+        began_ms = {**state.began_ms, phase.name: self._service.clock.now_ms()}
+        # Durable before the first arrival: a successor goes by the same clock.
+        async with self._saying:
+            status = self._status(state, States.RUNNING)
+            await self._say(replace(status, arrivals_began_ms=began_ms))
+        state.began_ms = began_ms
 
     async def _complete(self, state: RunState) -> None:
         ends = {(one.topic, one.partition): one.end for one in await self._ends()}
@@ -241,6 +266,8 @@ class Coordinator:
         assert state.suite is not None
         assert state.agent is not None
         planned = state.plan.size
+        # Of a trial that is played again, the last session stands for it.
+        ended = {name: why for name, why in state.ended.items() if name not in state.superseded}
         return RunStatus(
             run_id=state.request.run_id,
             state=what,
@@ -252,14 +279,17 @@ class Coordinator:
             agent_fingerprint=fingerprint(state.agent),
             pins=self._pins,
             planned=planned,
-            started=max(state.started, len(state.ended)),
-            ended=len(state.ended),
-            scored=len(state.scored),
-            lost=planned - len(state.ended) if state.overdue else 0,
-            reasons=dict(sorted(Counter(state.ended.values()).items())),
+            started=max(state.started - len(state.superseded), len(ended)),
+            ended=len(ended),
+            scored=len(state.scored - state.superseded),
+            lost=planned - len(ended) if state.overdue else 0,
+            retried=len(state.superseded),
+            reasons=dict(sorted(Counter(ended.values()).items())),
             categories=dict(sorted(state.ended_categories.items())),
             scenario_plan=state.plan.per_scenario(),
             scenario_categories=state.plan.categories,
+            objectives=tuple(objectives(state.plan)),
+            arrivals_began_ms=state.began_ms,
             ranges=state.begin,
             reporter=self._service.settings.service,
             requested_at_ms=state.accepted_at_ms,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from schemas.codec import Codec
 from schemas.registry import AgentRegistration, Suite
 from schemas.runs import OffsetRange, RunRequest, SessionNotice
-from services.dispatcher.expansion import Plan, Planned
+from schemas.trajectory import EndReason
+from services.dispatcher.expansion import MAX_ATTEMPTS, Phase, Plan, Planned, budget, retries
 from services.runtime.bus.records import Incoming
 
 
@@ -40,6 +42,13 @@ class RunState:
     agent: AgentRegistration | None = None
     accepted_at_ms: int = 0
     begin: tuple[OffsetRange, ...] = ()
+    phases: list[Phase] = field(default_factory=list)
+    """Those of the plan, and after each the one in which its spoilt sessions are played again."""
+    began_ms: dict[str, int] = field(default_factory=dict)
+    """When the clock of open-loop phases started, by name."""
+    retries_left: int = 0
+    superseded: set[str] = field(default_factory=set)
+    """Sessions that the simulator spoilt and that are played again under another id."""
     phase: int = 0
     admitted: int = 0
     """How many of the current phase's sessions were started, from its beginning."""
@@ -57,35 +66,90 @@ class RunState:
 
     def current(self) -> tuple[Planned, ...]:
         """The sessions of the current phase."""
-        assert self.plan is not None
-        return self.plan.phases[self.phase].sessions
+        return self.phases[self.phase].sessions
+
+    @property
+    def size(self) -> int:
+        """All sessions, those that are played again included."""
+        return sum(len(phase.sessions) for phase in self.phases)
 
     def accept(self, plan: Plan) -> None:
         """Take the plan; sessions that ended before it was known are counted now."""
         self.plan = plan
-        self.phase_of = {
-            planned.session_id: number
-            for number, phase in enumerate(plan.phases)
-            for planned in phase.sessions
-        }
-        self.ended_in_phase = [0] * len(plan.phases)
-        for session_id in self.ended:
-            self.count_ended(session_id)
+        self.phases = list(plan.phases)
+        self.retries_left = budget(self.request, plan)
+        self._index()
+        number = 0
+        while number < len(self.phases):
+            self._retry(number)
+            number += 1
 
     def count_ended(self, session_id: str) -> None:
         if (number := self.phase_of.get(session_id)) is not None:
             self.ended_in_phase[number] += 1
+            self._retry(number)
 
     def room(self) -> int:
-        """How many sessions may be started now.
+        """How many sessions may be started now, as far as the bound goes.
 
         After a takeover `admitted` counts again from 0 while ended sessions count already;
         what was ended is skipped when it is admitted again, so the bound still holds.
         """
-        assert self.plan is not None
-        phase = self.plan.phases[self.phase]
+        phase = self.phases[self.phase]
         running = self.admitted - self.ended_in_phase[self.phase]
         return min(phase.concurrency - running, len(phase.sessions) - self.admitted)
+
+    def due_ms(self, ahead: int = 0) -> int | None:
+        """When the session that comes `ahead` after the next is to start; None in a closed loop."""
+        phase = self.phases[self.phase]
+        if not phase.arrivals:
+            return None
+        return self.began_ms[phase.name] + phase.arrivals[self.admitted + ahead]
+
+    def due(self, now_ms: int) -> int:
+        """How many sessions have arrived and are not started; in a closed loop, all are there."""
+        phase = self.phases[self.phase]
+        if not phase.arrivals:
+            return len(phase.sessions) - self.admitted
+        return bisect_right(phase.arrivals, now_ms - self.began_ms[phase.name]) - self.admitted
+
+    def _index(self) -> None:
+        self.phase_of = {
+            planned.session_id: number
+            for number, phase in enumerate(self.phases)
+            for planned in phase.sessions
+        }
+        self.ended_in_phase = [
+            sum(one.session_id in self.ended for one in phase.sessions) for phase in self.phases
+        ]
+
+    def _retry(self, number: int) -> None:
+        """Once a phase is over, add the one in which its spoilt sessions are played again.
+
+        Not before: who of several is, where the budget is not enough, must not depend on who ended
+        first.
+        """
+        phase = self.phases[number]
+        over = self.ended_in_phase[number] == len(phase.sessions)
+        if not over or any(one.session_id in self.superseded for one in phase.sessions):
+            return
+        spoilt = [
+            one
+            for one in phase.sessions
+            if self.ended[one.session_id] == EndReason.SIMULATOR_INVALID
+            and one.attempt + 1 < MAX_ATTEMPTS
+        ][: self.retries_left]
+        again = retries(phase, spoilt, self.request.run_id)
+        if again is None:
+            return
+        assert self.plan is not None
+        self.retries_left -= len(spoilt)
+        for one in spoilt:
+            self.superseded.add(one.session_id)
+            category = self.plan.categories[one.scenario_id]
+            self.ended_categories[category] = self.ended_categories.get(category, 1) - 1
+        self.phases.insert(number + 1, again)
+        self._index()
 
 
 class RunCore:
@@ -104,9 +168,9 @@ class RunCore:
         notice = self._codec.decode(SessionNotice, incoming.value)
         if notice.what == "ended" and notice.session_id not in state.ended:
             state.ended[notice.session_id] = notice.reason
-            state.count_ended(notice.session_id)
             count = state.ended_categories.get(notice.category, 0)
             state.ended_categories[notice.category] = count + 1
+            state.count_ended(notice.session_id)
         elif notice.what == "scored":
             state.scored.add(notice.session_id)
         state.dirty = True
@@ -114,10 +178,10 @@ class RunCore:
     def wants(self, state: RunState) -> Hashable | None:
         if state.plan is None:
             return Accept()
-        planned = state.plan.size
+        planned = state.size
         if state.overdue or (len(state.ended) >= planned and len(state.scored) >= planned):
             return Complete()
-        if state.admitted < len(state.current()) or state.phase + 1 < len(state.plan.phases):
+        if state.admitted < len(state.current()) or state.phase + 1 < len(state.phases):
             if self._phase_is_over(state):
                 return Admit(state.phase + 1, len(state.ended))
             if state.room() > 0:
@@ -128,7 +192,6 @@ class RunCore:
         return state.completed
 
     def _phase_is_over(self, state: RunState) -> bool:
-        assert state.plan is not None
-        if state.phase + 1 >= len(state.plan.phases):
+        if state.phase + 1 >= len(state.phases):
             return False
         return state.ended_in_phase[state.phase] == len(state.current())

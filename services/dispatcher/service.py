@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from schemas.agent_response import json_schema
-from schemas.pins import WORLD, judge_pin, user_pin
+from schemas.pins import user_pin, world_pin
 from schemas.registry import AgentRegistration
 from schemas.runs import RunRequest, RunStatus
 from schemas.topics import AGENTS, RUN_PROGRESS, RUN_REQUESTS, RUN_STATUS, TRAJECTORIES
@@ -124,8 +124,8 @@ def _pins(settings: DispatcherSettings) -> dict[str, str]:
         "user_simulator": user_pin(
             settings.user_simulator, settings.user_model, settings.user_model_temperature
         ),
-        "judge": judge_pin(settings.judge_model),
-        "tool_simulator": WORLD,
+        "judge": settings.judge_pin(),
+        "tool_simulator": world_pin(settings.world_model, settings.world_model_temperature),
     }
 
 
@@ -136,7 +136,7 @@ async def _expire(
         await asyncio.sleep(_EXPIRY_CHECK_S)
         now_ms = service.clock.now_ms()
         for session_id, state in sessions.states():
-            if not state.expired and now_ms > state.deadline_ms:
+            if not state.expired and now_ms > state.expires_ms:
                 state.expired = True
                 sessions.pursue(session_id)
 

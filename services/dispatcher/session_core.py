@@ -2,7 +2,8 @@
 
 Whose move is it? After *session started* the user's; after a user turn with text ours, to put it
 to the agent; after the agent's answer the user's again - until somebody ends the session or a
-bound is hit. `wants` names the one deed that is due.
+bound is hit. `wants` names the one deed that is due. Before it says something the user may use
+tools of its own; the agent's next turn waits for that, because the user's words do.
 """
 
 from __future__ import annotations
@@ -14,18 +15,25 @@ from schemas.trajectory import (
     AGENT_TURN,
     SESSION_ENDED,
     TOOL_CALLED,
+    USER,
+    USER_ACTED,
     USER_TURN,
     AgentTurn,
     EndReason,
     SessionStarted,
     TrajectoryEvent,
     Usage,
+    UserActed,
     UserTurn,
 )
 from services.runtime.bus.records import Incoming
 
-KINDS = frozenset({"session_started", USER_TURN, AGENT_TURN, TOOL_CALLED, SESSION_ENDED})
+KINDS = frozenset(
+    {"session_started", USER_TURN, AGENT_TURN, TOOL_CALLED, SESSION_ENDED, USER_ACTED}
+)
 TOOL_CALL_LIMIT = "tool_call_limit"
+USER_CALL_MS = 120_000
+"""So long a call of the user's may wait for the tool proxy: longer than it takes to fail over."""
 _USER_ENDINGS = frozenset({EndReason.GOAL_MET, EndReason.GAVE_UP})
 
 
@@ -62,6 +70,8 @@ class SessionState:
     """Of the current conversation: what user and agent said before the turn at hand."""
     pending: tuple[int, str] | None = None
     """A user turn that the agent has not answered: its number and text."""
+    acting: tuple[UserActed, int] | None = None
+    """A call of the user's that the tool proxy has not answered, and when it was made."""
     posted: int = 0
     tool_calls: int = 0
     tool_call_refused: bool = False
@@ -71,9 +81,17 @@ class SessionState:
     due: End | None = None
     """Set once something in the log has ended the session; the first such thing counts."""
     expired: bool = False
-    """Set from outside the log, when the session's wall time is used up."""
+    """Set from outside the log, when `expires_ms` is past."""
     ended: str | None = None
     notified: bool = False
+
+    @property
+    def expires_ms(self) -> int:
+        """When the session ends unless something happens: with its wall time, or with that of a
+        call of the user's."""
+        if self.acting is None:
+            return self.deadline_ms
+        return min(self.deadline_ms, self.acting[1] + USER_CALL_MS)
 
     @property
     def deadline_ms(self) -> int:
@@ -97,8 +115,17 @@ class DispatcherCore:
             self._user(state, event.turn, event.user_turn)
         elif event.agent_turn is not None:
             self._agent(state, event.turn, event.agent_turn)
+        elif event.user_acted is not None:
+            self._use(state, event.user_acted.usage)
+            if state.pending is None and state.due is None:
+                state.acting = event.user_acted, event.at_ms
+            self._check_spending(state)
+        elif event.tool_called is not None and event.tool_called.requestor == USER:
+            if state.acting is not None and event.tool_called.call == state.acting[0].call:
+                state.acting = None
         elif event.tool_called is not None:
             state.tool_calls += 1
+            self._use(state, event.tool_called.usage)
             if event.tool_called.error_code == TOOL_CALL_LIMIT:
                 state.tool_call_refused = True
             if injection := event.tool_called.injection:
@@ -114,6 +141,13 @@ class DispatcherCore:
             return None if state.notified else Notify()
         if state.due is not None:
             return state.due
+        if state.expired and state.acting is not None:
+            # Neither agent nor user are slow then: the tool proxy has not answered.
+            acted = state.acting[0]
+            return End(
+                EndReason.INFRASTRUCTURE_ERROR,
+                f"the user's call {acted.call}, of {acted.tool}, was not answered",
+            )
         if state.expired:
             limit = state.started.limits.wall_ms
             return End(EndReason.LIMIT_WALL_TIME, f"not over after {limit} ms")
@@ -126,6 +160,7 @@ class DispatcherCore:
 
     def _user(self, state: SessionState, number: int, turn: UserTurn) -> None:
         self._use(state, turn.usage)
+        state.acting = None
         limits = state.started.limits
         if turn.invalid is not None:
             state.due = End(EndReason.SIMULATOR_INVALID, turn.invalid)

@@ -6,10 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from services.runtime.judging import JudgeModelSettings
 from services.runtime.settings import TokenSettings
 
 
-class DispatcherSettings(TokenSettings):
+class DispatcherSettings(JudgeModelSettings, TokenSettings):
     """Of both its halves: run coordinator and turn dispatcher."""
 
     service: ClassVar[str] = "dispatcher"
@@ -46,8 +47,9 @@ class DispatcherSettings(TokenSettings):
         default="", description="Where unpacked source is kept; empty for the temporary folder."
     )
     code_cache_mb: int = Field(default=1024, ge=64, description="How much of it is kept.")
-    # As the user simulator and the judge are set: the coordinator records what a run was pinned to.
+    # As user simulator and tool proxy are set: the coordinator records what a run was pinned to.
     user_simulator: Literal["agenda", "llm"] = "agenda"
     user_model: str = ""
     user_model_temperature: float = 0.7
-    judge_model: str = ""
+    world_model: str = ""
+    world_model_temperature: float = 0

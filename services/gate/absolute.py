@@ -9,6 +9,7 @@ from schemas.scenario import Category
 from schemas.scores import Dimension, RunAggregates, ScenarioAggregate
 from services.gate import wording
 from services.gate.comparator import GATE, all_gates, ran, stat
+from services.gate.objectives import under_load
 from services.gate.policy import ALL_GATES, Policy
 from services.gate.wording import FAIL, INCONCLUSIVE, NOTE
 
@@ -43,6 +44,13 @@ def _own_scenario(scenario: ScenarioAggregate, policy: Policy) -> Iterator[Reaso
             "as failed. See run-status for what was lost, then run again.",
         )  # fmt: skip
         return
+    yield from under_load(scenario)
+    if scenario.retried:
+        yield wording.of_scenario(
+            "sessions_retried", NOTE, scenario,
+            f"{name}: {scenario.retried} session(s) were played again because the user simulator "
+            "had spoilt them. Look at why if there are many: run-status counts them.",
+        )  # fmt: skip
     if scenario.lost:
         yield wording.of_scenario(
             "sessions_lost", INCONCLUSIVE, scenario,

@@ -11,9 +11,9 @@ from schemas.scores import Dimension
 #: The whole scenario: sessions in which every gate passed, over all that should have been judged.
 ALL_GATES = "all_gates"
 
-#: Wall-clock figures. They differ between two runs of one seed, so they are never compared here;
-#: they are in the aggregates and in the store.
-INFORMATIONAL = frozenset({Dimension.AGENT_LATENCY})
+#: Wall-clock figures differ between two runs of one seed, and an agent that leads away from a
+#: recording is not worse for it: neither is compared. They are in the aggregates and in the store.
+INFORMATIONAL = frozenset({Dimension.AGENT_LATENCY, Dimension.REPLAYED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class Policy:
 
     def measure(self, dimension: str, baseline: float) -> float:
         """Accepted rise of a measure whose mean was `baseline`, in the measure's unit."""
-        floor = self.measure_floors.get(dimension, 0.0)
+        # `tool_calls.planner` is a part of `tool_calls`, and bounded like it.
+        floor = self.measure_floors.get(dimension.partition(".")[0], 0.0)
         return max(self.measure_relative * abs(baseline), floor)
 
     def invalid(self, category: str) -> float:

@@ -29,12 +29,14 @@ from services.gate.wording import FAIL, INCONCLUSIVE, NOTE
 _CODES = (
     "safety_regression", "adversarial_regression", "safety_failed", "adversarial_failed",
     "gate_regression", "gate_failed", "scenario_missing", "scenario_never_ran",
-    "aggregate_drop", "quality_regression", "measure_regression",
+    "objective_missed", "aggregate_drop", "quality_regression", "measure_regression",
     "run_rejected", "run_failed", "nothing_ran", "no_baseline", "baseline_of_another",
+    "baseline_unsigned", "baseline_partial",
     "pins_changed", "partial_run", "sessions_lost", "invalid_sessions", "unscored",
+    "objective_undecided",
     "dimension_missing", "dimension_changed",
     "absolute_verdict", "safety_failing_in_baseline", "incomplete_categories", "suite_changed",
-    "trials_changed", "new_scenario",
+    "trials_changed", "new_scenario", "sessions_retried", "late_starts",
 )  # fmt: skip
 _EFFECTS = (FAIL, INCONCLUSIVE, NOTE)
 ACCEPTED_BASELINE = "accepted"
@@ -134,6 +136,20 @@ def _obstacles(run: RunAggregates, baseline: BaselineAccepted | None) -> Iterato
             effect=INCONCLUSIVE,
             message=f"The baseline {baseline.run_id} is of {old.suite}/{old.agent_name}, this run "
             f"of {run.suite}/{run.agent_name}. Accept a baseline of the same suite and agent.",
+        )
+    if not (baseline.author.strip() and baseline.reason.strip()):
+        yield Reason(
+            code="baseline_unsigned",
+            effect=INCONCLUSIVE,
+            message=f"The baseline {baseline.run_id} names no author or no reason, so nobody "
+            "answers for it. Accept it again with `windtunnel baseline accept`.",
+        )
+    if old.partial:
+        yield Reason(
+            code="baseline_partial",
+            effect=INCONCLUSIVE,
+            message=f"The baseline {baseline.run_id} left scenarios of its suite out, so nothing "
+            "is known of those. Accept a run of the whole suite.",
         )
     changed = sorted(
         pin for pin in run.pins.keys() | old.pins.keys() if run.pins.get(pin) != old.pins.get(pin)

@@ -1,11 +1,11 @@
 """The judge's pure core: from a session's events and its brief to its scores.
 
-`judge_session` is the whole of it. Everything is deterministic but the criteria and those
-assertions that score generated text, which ask a model where one is given.
+`judge_session` is the whole of it. Everything is deterministic but the criteria, the quality
+metrics and those assertions that score generated text, which ask a model where one is given.
 
-When a session passed: every gate that applies passed. One failed gate makes it fail, whatever else
-is unscored; with none failed and one unscored nobody can say (None). An invalid session is
-neither (see `validity`).
+When a session passed: every gate that applies passed; quality and measures have no say in it. One
+failed gate makes it fail, whatever else is unscored; with none failed and one unscored nobody can
+say (None). An invalid session is neither (see `validity`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 from schemas.briefs import JudgeBrief
@@ -20,18 +21,32 @@ from schemas.pins import judge_pin
 from schemas.scores import Dimension, DimensionScore, SessionScored
 from schemas.trajectory import TrajectoryEvent
 from services.judge.assertions.rating import ResponseJudge
-from services.judge.evaluators import GATES, MEASURES, assertions, criteria
+from services.judge.evaluators import (
+    GATES,
+    MEASURES,
+    QUALITY,
+    assertions,
+    criteria,
+    foreign,
+    quality,
+)
 from services.judge.evaluators.criteria import CriterionJudge
+from services.judge.evaluators.quality import QualityJudge
 from services.judge.evaluators.scoring import Evaluator, unscored
 from services.judge.outcomes import MalformedBrief
+from services.judge.timing import timing_of
 from services.judge.trajectory import Trajectory, UnreadableTrajectory, read
 from services.judge.validity import invalid_reason, spoilt_by
 
 _NOT_JUDGED = "not judged, since the session is invalid"
 
 
-class SessionJudge(CriterionJudge, ResponseJudge, Protocol):
+class SessionJudge(CriterionJudge, QualityJudge, ResponseJudge, Protocol):
     """A model that judges whatever of a session needs one."""
+
+    @property
+    def pin(self) -> str:
+        """The judge's version, its model, and how that is asked."""
 
 
 async def judge_session(
@@ -47,19 +62,25 @@ async def judge_session(
     Raises:
         UnreadableTrajectory: start or end is missing, or the events are of several sessions.
     """
+    events = tuple(events)
     trajectory = read(events)
-    scores = score(trajectory, brief)
-    invalid = invalid_reason(trajectory, brief, scores, _failure_multiplier(trajectory))
+    scores = score(trajectory, brief) + await foreign.evaluate_all(trajectory, brief)
+    try:
+        invalid = invalid_reason(trajectory, brief, scores, _failure_multiplier(trajectory))
+    except UnreadableTrajectory as error:
+        invalid = str(error)  # what was injected cannot be told from what was not
     if invalid:
         scores += criteria.all_unscored(brief, _NOT_JUDGED)
         scores += await assertions.evaluate_all(trajectory, brief, None, _NOT_JUDGED)
+        scores += quality.all_unscored(llm.quality if llm else (), _NOT_JUDGED)
     else:
         judged = await asyncio.gather(
             criteria.evaluate_all(trajectory, brief, llm),
             assertions.evaluate_all(trajectory, brief, llm),
+            quality.evaluate_all(trajectory, brief, llm),
         )
         scores += tuple(score for group in judged for score in group)
-    return _scored(trajectory, scores, invalid, at_ms, llm)
+    return replace(_scored(trajectory, scores, invalid, at_ms, llm), timing=timing_of(events))
 
 
 def score(trajectory: Trajectory, brief: JudgeBrief) -> tuple[DimensionScore, ...]:
@@ -68,7 +89,8 @@ def score(trajectory: Trajectory, brief: JudgeBrief) -> tuple[DimensionScore, ..
         _guarded(dimension, name, evaluate, trajectory, brief)
         for dimension, (name, evaluate) in GATES.items()
     )
-    return (*gates, *MEASURES(trajectory, brief))
+    by_rules = (evaluate(trajectory, brief) for evaluate in QUALITY)
+    return (*gates, *by_rules, *MEASURES(trajectory, brief))
 
 
 def cannot_judge(events: Iterable[TrajectoryEvent], reason: str, at_ms: int) -> SessionScored:
@@ -77,11 +99,13 @@ def cannot_judge(events: Iterable[TrajectoryEvent], reason: str, at_ms: int) -> 
     Raises:
         UnreadableTrajectory: start or end is missing, or the events are of several sessions.
     """
+    events = tuple(events)
     trajectory = read(events)
     names = {dimension: name for dimension, (name, _) in GATES.items()}
     gates = tuple(unscored(dimension, name, reason) for dimension, name in names.items())
     whole = unscored(Dimension.CRITERIA, criteria.NAME, reason)
-    return _scored(trajectory, (*gates, whole), spoilt_by(trajectory), at_ms, None)
+    scored = _scored(trajectory, (*gates, whole), spoilt_by(trajectory), at_ms, None)
+    return replace(scored, timing=timing_of(events))
 
 
 def passed(scores: Iterable[DimensionScore]) -> bool | None:
@@ -123,8 +147,9 @@ def _scored(
         invalid_reason=invalid,
         passed=None if invalid else passed(ordered),
         dimensions=ordered,
-        judge=judge_pin(llm.model if llm else ""),
+        judge=llm.pin if llm else judge_pin(),
         at_ms=at_ms,
+        attempt=start.attempt,
     )
 
 
@@ -133,5 +158,5 @@ def _failure_multiplier(trajectory: Trajectory) -> float:
     try:
         brief = json.loads(trajectory.start.tool_brief)
         return float(brief.get("failure_multiplier", 1.0))
-    except (ValueError, TypeError, AttributeError):
-        return 1.0
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UnreadableTrajectory(f"the tool brief cannot be read: {error}") from None

@@ -19,13 +19,12 @@ Values are compared as JSON: `1` equals `1.0`, `true` does not equal `1`, object
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jsonpointer import EndOfList, JsonPointer, JsonPointerException
 
-from schemas.expectations import CallMatch
-from schemas.faults import CallSelector
+from schemas.moments import CallMatch, Condition
 from services.judge.trajectory import Call
 
 FAILING = frozenset({"timeout", "schema_mismatch", "outage", "malformed", "rate_limit"})
@@ -76,32 +75,44 @@ def refused_for_mistake(call: Call) -> bool:
 
 
 def matches(call: Call, pattern: CallMatch, *, ok: bool | None = None) -> bool:
-    """Whether a call fits a pattern: tool, arguments it has at least, success, response.
+    """Whether a call fits a pattern: tool, arguments it has at least and what they are like,
+    success, response, and who made it.
 
     `ok` is what applies where the pattern does not say; None: either.
 
     Raises:
-        MalformedBrief: a key of the pattern's `response` is no JSON pointer.
+        MalformedBrief: a key of the pattern's `response` or `where` is no JSON pointer.
     """
     wanted = pattern.ok if pattern.ok is not None else ok
     return (
         call.tool == pattern.tool
+        and (pattern.actor is None or is_actor(call.body.actor, pattern.actor))
         and _has(call, pattern.arguments)
+        and all(fits(at(call.arguments, key), like) for key, like in pattern.where.items())
         and (wanted is None or succeeded(call) is wanted)
         and all(same(at(call.response, key), value) for key, value in pattern.response.items())
     )
 
 
-def selected(calls: Iterable[Call], selector: CallSelector) -> list[Call]:
-    """The calls of a session that a selector's tool and arguments fit, in order.
+def is_actor(path: str | None, name: str) -> bool:
+    """Whether a call path is that of the sub-agent: its whole path, or labels at the end of it."""
+    return path is not None and f"/{path}".endswith(f"/{name}")
 
-    Ordinals in `selector.calls` count these, from 1.
-    """
-    return [
-        call
-        for call in calls
-        if selector.tool in ("*", call.tool) and _has(call, selector.arguments)
-    ]
+
+def fits(value: Any, condition: Condition) -> bool:
+    """Whether a value is like what a condition asks for; what is not there is not."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (
+        value is not ABSENT
+        and (condition.above is None or (number and value > condition.above))
+        and (condition.below is None or (number and value < condition.below))
+        and (
+            condition.matches is None
+            or (isinstance(value, str) and condition.matches.found_in(value))
+        )
+        and (not condition.one_of or any(same(value, one) for one in condition.one_of))
+        and not any(same(value, one) for one in condition.none_of)
+    )
 
 
 def _has(call: Call, arguments: Mapping[str, Any]) -> bool:
@@ -137,6 +148,21 @@ def show(value: Any, limit: int = 80) -> str:
     """A value as short JSON, for reasons that people read."""
     text = repr(value) if value is ABSENT else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def describe(pattern: CallMatch) -> str:
+    """`refund_order(order_id="7")`, with what else the pattern asks for."""
+    asked = [f"{name}={show(value)}" for name, value in pattern.arguments.items()]
+    asked += [
+        f"{key} {show(like.model_dump(mode='json', exclude_defaults=True))}"
+        for key, like in pattern.where.items()
+    ]
+    text = f"{pattern.tool}({', '.join(asked)})" if asked else pattern.tool
+    if pattern.ok is not None:
+        text += " (succeeding)" if pattern.ok else " (failing)"
+    if pattern.response:
+        text += f" answering {show(dict(pattern.response))}"
+    return text + (f" by {pattern.actor}" if pattern.actor else "")
 
 
 def call_key(call: Call) -> tuple[str, str]:

@@ -16,7 +16,9 @@ from services.judge.llm import LlmJudge
 from services.judge.sessions import SCORE, JudgeCore, JudgedSession, notice_of
 from services.runtime import metrics as m
 from services.runtime.bus.records import Incoming
+from services.runtime.judging import JudgeModelSettings
 from services.runtime.lookup import Lookup
+from services.runtime.metrics import Metrics
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import Settings
@@ -24,18 +26,17 @@ from services.runtime.settings import Settings
 _SUITES = 1000
 
 
-class JudgeSettings(Settings):
+class JudgeSettings(JudgeModelSettings, Settings):
     """The judge's configuration."""
 
     service: ClassVar[str] = "judge"
 
-    judge_model: str = Field(default="", description="As litellm names it; empty for none.")
     judge_model_api_base: str = Field(default="", description="Empty for the provider's own.")
     judge_model_api_key: SecretStr = Field(default=SecretStr(""))
     judge_model_timeout_s: float = Field(
-        default=120, gt=0, description="For one criterion, retries included."
+        default=120, gt=0, description="For one question, retries included."
     )
-    judge_model_concurrency: int = Field(default=16, ge=1, description="Criteria at once.")
+    judge_model_concurrency: int = Field(default=16, ge=1, description="Questions at once.")
     suite_wait_s: float = Field(
         default=30, ge=0, description="How long a session's suite may be missing."
     )
@@ -81,19 +82,25 @@ class Judge:
             self._service.metrics.add(m.SCORES, dimension=name, status=score.status)
 
 
+def model_judge(settings: JudgeSettings, metrics: Metrics) -> LlmJudge | None:
+    """The judge that asks the configured model, if one is."""
+    if not settings.judge_model:
+        return None
+    return LlmJudge(
+        settings,
+        metrics,
+        api_base=settings.judge_model_api_base,
+        api_key=settings.judge_model_api_key,
+        timeout_s=settings.judge_model_timeout_s,
+        concurrency=settings.judge_model_concurrency,
+    )
+
+
 async def start(service: Service[JudgeSettings]) -> None:
     """Wire the service: every ended session is scored, and its run's coordinator told."""
     settings = service.settings
-    llm = None
-    if settings.judge_model:
-        llm = LlmJudge(
-            settings.judge_model,
-            service.metrics,
-            api_base=settings.judge_model_api_base,
-            api_key=settings.judge_model_api_key,
-            timeout_s=settings.judge_model_timeout_s,
-            concurrency=settings.judge_model_concurrency,
-        )
+    llm = model_judge(settings, service.metrics)
+    if llm is not None:
         await llm.prepare()
 
     def bury(incoming: Incoming, reason: str) -> None:
@@ -114,4 +121,4 @@ async def start(service: Service[JudgeSettings]) -> None:
         concurrency=settings.concurrency,
     )
     await service.consume([TRAJECTORIES, SCORES], table)
-    service.log.info("judges sessions", model=settings.judge_model or "none")
+    service.log.info("judges sessions", judge=settings.judge_pin())

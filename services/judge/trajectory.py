@@ -26,6 +26,7 @@ from schemas.trajectory import (
     SESSION_STARTED,
     TOOL_CALLED,
     TRACE,
+    USER,
     USER_TURN,
     AgentTurn,
     SessionEnded,
@@ -89,6 +90,11 @@ class Call:
     @property
     def tool(self) -> str:
         return self.body.tool
+
+    @property
+    def by_user(self) -> bool:
+        """Whether the simulated user made it, with a tool of its own."""
+        return self.body.requestor == USER
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
@@ -164,6 +170,9 @@ class Trajectory:
     user_turns: tuple[UserStep, ...]
     agent_turns: tuple[AgentStep, ...]
     calls: tuple[Call, ...]
+    """The agent's. What the simulated user did is in `user_calls`, and counts as nobody's doing
+    but the user's."""
+    user_calls: tuple[Call, ...]
     traces: tuple[tuple[str, TraceEvent], ...]
     end: SessionEnded
     events: tuple[TrajectoryEvent, ...]
@@ -184,7 +193,8 @@ class Trajectory:
         start: Any = None
         state: Any = None
         known = False
-        for call in self.calls:
+        # The one world is what both have made of it.
+        for call in sorted((*self.calls, *self.user_calls), key=lambda call: call.position):
             if not call.patch:
                 continue
             if not known:
@@ -242,7 +252,8 @@ def read(events: Iterable[TrajectoryEvent]) -> Trajectory:
         start=start,
         user_turns=tuple(users),
         agent_turns=tuple(agents),
-        calls=tuple(calls),
+        calls=tuple(call for call in calls if not call.by_user),
+        user_calls=tuple(call for call in calls if call.by_user),
         traces=tuple(traces),
         end=end,
         events=tuple(counted),

@@ -17,14 +17,17 @@ def digest(*parts: object, size: int = 16) -> bytes:
     return state.digest()
 
 
-def session_id(run_id: str, scenario_id: str, trial: int, copy: int = 0) -> str:
+def session_id(run_id: str, scenario_id: str, trial: int, copy: int = 0, attempt: int = 0) -> str:
     """The id of a session. Opaque: the agent sees it, and it must not tell what is played."""
-    return digest("session", run_id, scenario_id, trial, copy).hex()
+    again = (attempt,) if attempt else ()
+    return digest("session", run_id, scenario_id, trial, copy, *again).hex()
 
 
-def session_seed(seed: int, scenario_id: str, trial: int, copy: int = 0) -> int:
+def session_seed(seed: int, scenario_id: str, trial: int, copy: int = 0, attempt: int = 0) -> int:
     """63 bits that depend on everything but the run's id: same seed, same session."""
-    return int.from_bytes(digest("seed", seed, scenario_id, trial, copy, size=8), "big") >> 1
+    again = (attempt,) if attempt else ()
+    parts = digest("seed", seed, scenario_id, trial, copy, *again, size=8)
+    return int.from_bytes(parts, "big") >> 1
 
 
 def decimal_id(*parts: object) -> int:

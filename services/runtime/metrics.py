@@ -95,7 +95,24 @@ MODEL_CALLS = Metric(
 )  # fmt: skip
 MODEL_TOKENS = Metric(
     "windtunnel_model_tokens_total", "counter", "Tokens of user-simulator and judge models.",
-    "Faster than sessions: prompts have grown.", ("role", "direction"),
+    "Faster than sessions: prompts have grown.", ("role", "model", "direction"),
+)  # fmt: skip
+MODEL_COST = Metric(
+    "windtunnel_model_cost_usd_total", "counter",
+    "US dollars that calls to models cost, where the model's price is known.",
+    "0 while tokens grow: the price is not known. Too much: fewer samples, or a batch.",
+    ("role", "model"),
+)  # fmt: skip
+JUDGE_MAJORITIES = Metric(
+    "windtunnel_judge_majorities_total", "counter",
+    "Criteria that were sampled repeatedly, by how far the samples agree.",
+    "disagree rising: the criterion is vague, or the model is too weak for it.", ("outcome",),
+)  # fmt: skip
+JUDGE_ORDER_PAIRS = Metric(
+    "windtunnel_judge_order_pairs_total", "counter",
+    "Pairs of samples that were shown a criterion in opposite order, by whether verdicts agree.",
+    "flipped above a tenth: the verdicts hang on the order; take more samples or another model.",
+    ("outcome",),
 )  # fmt: skip
 RUNS_ACTIVE = Metric(
     "windtunnel_runs_active", "gauge", "Runs this coordinator is conducting.",

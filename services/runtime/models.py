@@ -12,11 +12,17 @@ import importlib
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from functools import cache, cached_property
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from schemas.trajectory import Usage
 from services.runtime import metrics as m
@@ -25,18 +31,18 @@ from services.runtime.metrics import Metrics
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same request may succeed."""
 _GRACE_S = 5.0
+_RETRY_AFTER_MAX_S = 30.0
+"""The longest that a provider's Retry-After is heeded; whoever asks has a bound of its own."""
+_backoff = wait_exponential(multiplier=0.5, max=8)
 
 
 class ModelUnusable(Exception):
     """The model gave no answer. Carries what went wrong, and nothing that the provider said."""
 
-    def __init__(
-        self, kind: Literal["timeout", "error"], error: str, status: int | None, attempts: int
-    ) -> None:
+    def __init__(self, error: str, status: int | None, attempts: int) -> None:
         """`error` is the name of the last call's exception, `status` its HTTP status if any."""
         http = f" (HTTP {status})" if status is not None else ""
         super().__init__(f"{error}{http} after {attempts} attempt{'s' if attempts != 1 else ''}")
-        self.kind = kind
         self.error = error
         self.status = status
 
@@ -68,6 +74,8 @@ class Answer:
     usage: Usage
     model: str
     """As the provider names it; empty if it does not."""
+    truncated: bool = False
+    """Whether it was cut off at a bound on its length."""
 
 
 class Model:
@@ -102,8 +110,12 @@ class Model:
         messages: list[dict[str, str]],
         response_format: dict[str, Any],
         seed: int | None = None,
+        temperature: float | None = None,
     ) -> Answer:
         """The model's answer, tried as often as the settings allow.
+
+        `seed` is a wish: models that take none are asked without. `temperature`: for this call,
+        instead of that of the settings.
 
         Raises:
             ModelUnusable: it cannot be had.
@@ -113,7 +125,7 @@ class Model:
         retrying = AsyncRetrying(
             retry=retry_if_exception(_may_pass),
             stop=stop_after_attempt(self.settings.attempts),
-            wait=wait_exponential(multiplier=0.5, max=8),
+            wait=_wait_s,
             sleep=self._sleep,
             reraise=True,
         )
@@ -123,11 +135,10 @@ class Model:
                 with attempt:
                     attempts += 1
                     async with self._slots:
-                        response = await self._call(messages, response_format, seed)
+                        response = await self._call(messages, response_format, seed, temperature)
         # What a provider raises is as varied as providers are.
         except Exception as error:
-            kind: Literal["timeout", "error"] = "timeout" if _timed_out(error) else "error"
-            unusable = ModelUnusable(kind, type(error).__name__, _status(error), attempts)
+            unusable = ModelUnusable(type(error).__name__, _status(error), attempts)
         else:
             return self._answer(response)
         # Outside of the handler, so that the provider's exception is not chained.
@@ -138,7 +149,11 @@ class Model:
         self._metrics.add(m.MODEL_CALLS, role=self._role, outcome=outcome)
 
     async def _call(
-        self, messages: list[dict[str, str]], response_format: dict[str, Any], seed: int | None
+        self,
+        messages: list[dict[str, str]],
+        response_format: dict[str, Any],
+        seed: int | None,
+        temperature: float | None,
     ) -> Any:
         settings = self.settings
         try:
@@ -148,9 +163,9 @@ class Model:
                     model=settings.model,
                     messages=messages,
                     response_format=response_format,
-                    temperature=settings.temperature,
+                    temperature=settings.temperature if temperature is None else temperature,
                     max_tokens=settings.max_tokens,
-                    seed=seed,
+                    seed=seed if self._takes_seeds else None,
                     timeout=settings.timeout_s,
                     api_base=settings.api_base or None,
                     api_key=settings.api_key.get_secret_value() or None,
@@ -162,6 +177,10 @@ class Model:
             raise
         self._called("ok")
         return response
+
+    @cached_property
+    def _takes_seeds(self) -> bool:
+        return "seed" in (self._litellm.get_supported_openai_params(self.settings.model) or ())
 
     def _called(self, outcome: str) -> None:
         if self._count_calls:
@@ -177,8 +196,14 @@ class Model:
         # litellm keeps what its own message type has no field for, and this is such a field.
         extra = getattr(message, "provider_specific_fields", None) or {}
         refused = bool(getattr(message, "refusal", None) or extra.get("refusal"))
-        filtered = getattr(choices[0], "finish_reason", None) == "content_filter"
-        return Answer(message.content or "", refused or filtered, usage, named)
+        finish = getattr(choices[0], "finish_reason", None)
+        return Answer(
+            message.content or "",
+            refused=refused or finish == "content_filter",
+            usage=usage,
+            model=named,
+            truncated=finish == "length",
+        )
 
     def _usage(self, response: Any) -> Usage:
         """Tokens as reported; the cost is 0 where the model's price is not known."""
@@ -195,8 +220,10 @@ class Model:
             cost_usd=cost,
         )
         tokens = {"input": usage.input_tokens, "output": usage.output_tokens}
+        asked = {"role": self._role, "model": self.settings.model}
         for direction, amount in tokens.items():
-            self._metrics.add(m.MODEL_TOKENS, amount, role=self._role, direction=direction)
+            self._metrics.add(m.MODEL_TOKENS, amount, direction=direction, **asked)
+        self._metrics.add(m.MODEL_COST, cost, **asked)
         return usage
 
 
@@ -216,6 +243,24 @@ def _may_pass(error: BaseException) -> bool:
     if _timed_out(error) or isinstance(error, ConnectionError):
         return True
     return _status(error) in _PASSING or type(error).__name__ == "APIConnectionError"
+
+
+def _wait_s(state: RetryCallState) -> float:
+    """Our own back-off, or what the provider asks for if that is longer."""
+    error = state.outcome.exception() if state.outcome else None
+    return max(_backoff(state), min(_retry_after_s(error), _RETRY_AFTER_MAX_S))
+
+
+def _retry_after_s(error: BaseException | None) -> float:
+    """Retry-After in seconds; 0 where there is none, or a date."""
+    # litellm makes a response of its own for some errors, and keeps the provider's headers apart.
+    of_response = getattr(getattr(error, "response", None), "headers", None)
+    headers = getattr(error, "litellm_response_headers", None) or of_response or {}
+    try:
+        seconds = float(headers.get("retry-after") or 0)
+    except ValueError:
+        return 0.0
+    return seconds if seconds >= 0 else 0.0  # a NaN is no wish either
 
 
 def _timed_out(error: BaseException) -> bool:

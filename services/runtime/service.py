@@ -22,7 +22,7 @@ from schemas.errors import WindtunnelSchemaError
 from schemas.record import full_name
 from schemas.registry import DeadLetter
 from schemas.topics import BY_FULL_NAME, DEAD_LETTERS, Topic
-from schemas.trajectory import TrajectoryEvent
+from schemas.trajectory import AGENT, TrajectoryEvent
 from services.runtime import metrics as m
 from services.runtime.bus.consumer import BusConsumer
 from services.runtime.bus.errors import BusError
@@ -147,11 +147,16 @@ class Service(Generic[S]):
         client_id: str = "",
         kinds: frozenset[str] | None = None,
     ) -> BusConsumer:
-        """Join the service's consumer group; `kinds` lets other events be skipped undecoded."""
+        """Join the service's consumer group; `kinds` lets other events be skipped undecoded.
+
+        A kind with a requestor, `tool_called/user`, lets in that requestor's alone.
+        """
 
         def accept(_topic: str, headers: Any) -> bool:
             kind = headers.get("kind")
-            return kinds is None or kind is None or kind in kinds
+            if kinds is None or kind is None or kind in kinds:
+                return True
+            return f"{kind}/{headers.get('requestor', '')}" in kinds
 
         consumer = BusConsumer(
             self.bus,
@@ -223,6 +228,8 @@ def outgoing_record(codec: Codec, publication: Publication) -> Outgoing:
     headers = [("type", full_name(type(record)))]
     if isinstance(record, TrajectoryEvent):
         headers.append(("kind", record.kind))
+        if record.tool_called is not None and record.tool_called.requestor != AGENT:
+            headers.append(("requestor", record.tool_called.requestor))
     if run_id := getattr(record, "run_id", ""):
         headers.append(("run", run_id))
     return Outgoing(

@@ -57,6 +57,7 @@ TABLE: tuple[ErrorRow, ...] = (
     ErrorRow("rate_limited", 429, True, "Too many requests; wait for Retry-After seconds."),
     ErrorRow("internal_error", 500, False, "The request failed here; the reason is in the logs."),
     ErrorRow("world_failed", 500, False, "The tool failed internally.", recorded=True),
+    ErrorRow("answer_failed", 500, False, "The tool gave no usable answer.", recorded=True),
     ErrorRow("tool_schema_invalid", 500, False, "The tool's registered schema cannot be used.",
              recorded=True),
     ErrorRow("world_unknown", 501, False, "No tool of this session can answer here.",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from schemas.faults import Failure
-from services.tool_proxy.jsons import private_copy
-
-_PROSE = ("description", "note", "notes", "comment", "comments", "message", "summary", "text",
-          "body", "content", "details", "title")  # fmt: skip
+from schemas.places import escaped, find, for_text, places
+from services.tool_proxy.jsons import as_body, is_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +65,22 @@ def altering(failure: Failure, answer: Any) -> Struck | None:
     if failure.kind == "slow":
         return Struck(answer, f"{failure.delay_ms} ms late")
     if failure.kind == "content":
-        return _planted(failure, private_copy(answer))
+        return _planted(failure, _as_seen(answer))
     if failure.kind == "partial":
-        return _partial(failure.field, private_copy(answer))
+        return _partial(failure.field, _as_seen(answer))
     raise ValueError(f"{failure.kind} does not alter an answer")
+
+
+def _as_seen(answer: Any) -> Any:
+    """A copy of an answer as it reaches the agent: an object, a list, or else text."""
+    body = as_body(answer)
+    return body if is_text(body) else orjson.loads(body)
 
 
 def _planted(failure: Failure, answer: Any) -> Struck | None:
     if isinstance(answer, str):
         return Struck(f"{answer}\n{failure.content}", "planted in the text")
-    if failure.field:
-        place = _find(failure.field, answer)
-        if place is None and isinstance(answer, dict) and not failure.field.startswith("/"):
-            place = _Place(answer, failure.field, f"/{failure.field}")
-    else:
-        place = _prose(answer)
+    place = for_text(failure.field, answer)
     if place is None:
         return None
     text = place.value
@@ -89,26 +88,9 @@ def _planted(failure: Failure, answer: Any) -> Struck | None:
     return Struck(answer, f"planted in {place.pointer}")
 
 
-def _prose(answer: Any) -> _Place | None:
-    """A field that reads as text, never an id, date or status: overwriting those breaks the tool
-    instead of planting something in it."""
-    texts = [place for place in _places(answer) if isinstance(place.value, str)]
-    for name in _PROSE:
-        for place in texts:
-            if place.key == name:
-                return place
-    sentences = [place for place in texts if " " in place.value.strip()]
-    if sentences:
-        return max(sentences, key=lambda place: len(place.value))
-    if isinstance(answer, list):
-        answer = next((item for item in answer if isinstance(item, dict)), None)
-        return _Place(answer, "note", "/0/note") if answer is not None else None
-    return _Place(answer, "note", "/note") if isinstance(answer, dict) else None
-
-
 def _partial(field: str, answer: Any) -> Struck | None:
     if field:
-        place = _find(field, answer)
+        place = find(field, answer)
         if place is None:
             return None
         if isinstance(place.value, list) and place.value:
@@ -117,13 +99,13 @@ def _partial(field: str, answer: Any) -> Struck | None:
         return Struck(answer, f"dropped {place.pointer}")
     if isinstance(answer, list) and answer:
         return _halved(answer, answer, "the list")
-    for place in _places(answer):
+    for place in places(answer):
         if isinstance(place.value, list) and place.value:
             return _halved(answer, place.value, place.pointer)
     if isinstance(answer, dict) and len(answer) > 1:
         name = list(answer)[-1]
         del answer[name]
-        return Struck(answer, f"dropped /{name}")
+        return Struck(answer, f"dropped /{escaped(name)}")
     return None
 
 
@@ -131,46 +113,3 @@ def _halved(answer: Any, items: list[Any], pointer: str) -> Struck:
     count = len(items)
     del items[count // 2 :]
     return Struck(answer, f"kept {len(items)} of {count} of {pointer}")
-
-
-@dataclass(slots=True)
-class _Place:
-    """A spot in a JSON value: a key of an object, or an index of a list."""
-
-    parent: Any
-    key: str | int
-    pointer: str
-
-    @property
-    def value(self) -> Any:
-        if isinstance(self.parent, list):
-            return self.parent[self.key]  # type: ignore[index]
-        return self.parent.get(self.key)
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        self.parent[self.key] = value
-
-    def drop(self) -> None:
-        del self.parent[self.key]
-
-
-def _places(value: Any, pointer: str = "") -> Iterator[_Place]:
-    """Every spot below `value`, outer before inner, in document order."""
-    items: list[tuple[str | int, Any]] = []
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list):
-        items = list(enumerate(value))
-    for key, _ in items:
-        yield _Place(value, key, f"{pointer}/{key}")
-    for key, inner in items:
-        yield from _places(inner, f"{pointer}/{key}")
-
-
-def _find(field: str, answer: Any) -> _Place | None:
-    """A field by JSON pointer if it starts with a slash, else the first one of that name."""
-    for place in _places(answer):
-        if field in (place.pointer, place.key):
-            return place
-    return None

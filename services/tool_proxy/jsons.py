@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import jsonpatch  # type: ignore[import-untyped, unused-ignore]
 import orjson
+
+from schemas.selection import same as same
 
 JsonObject = dict[str, Any]
 
@@ -29,17 +30,6 @@ def private_copy(value: Any) -> Any:
 def state_hash(state: bytes) -> str:
     """The hash of a world's state, given its canonical text."""
     return hashlib.blake2b(state, digest_size=16).hexdigest()
-
-
-def same(left: Any, right: Any) -> bool:
-    """Equality as JSON has it: 1 equals 1.0, and true equals neither."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
 
 
 def difference(before: bytes, after: bytes) -> list[JsonObject]:

@@ -174,6 +174,17 @@ class LiveSessions:
             live.waiting -= 1
 
     @asynccontextmanager
+    async def entered(self, session_id: str) -> AsyncIterator[Live]:
+        """A session in which the simulated user does something: no bound on the agent's requests
+        concerns that. Raises Refused."""
+        live = self._live_of(session_id, await self._session(session_id))
+        live.waiting += 1
+        try:
+            yield live
+        finally:
+            live.waiting -= 1
+
+    @asynccontextmanager
     async def locked(self, live: Live) -> AsyncIterator[None]:
         """Wait for the session's turn, with a view that is up to date. Raises Refused."""
         async with live.lock:

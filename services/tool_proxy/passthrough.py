@@ -15,7 +15,7 @@ import orjson
 
 from schemas.briefs import ToolSpec
 from services.runtime.agents.redaction import REDACTED
-from services.tool_proxy import injection
+from services.tool_proxy import injection, rules
 from services.tool_proxy.answer import (
     MAX_BODY_BYTES,
     Call,
@@ -115,7 +115,7 @@ def _as_it_is(answer: RealAnswer) -> Outcome:
 def _altered(state: SessionState, forward: Forward, answer: RealAnswer) -> Outcome | None:
     if forward.failure is None:
         return None
-    rule = state.brief.failures[forward.failure]
+    rule = rules.striking(state.brief, state.matched, forward.failure)
     value = decoded(answer.body)
     if rule.kind != "slow" and (answer.failed or is_tool_error(value)):
         return None

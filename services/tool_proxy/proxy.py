@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
-from schemas.trajectory import TRACE, ToolCalled, TraceEvent, TrajectoryEvent
+from schemas.trajectory import TRACE, USER, ToolCalled, TraceEvent, TrajectoryEvent
 from services.runtime import metrics as m
 from services.runtime.clock import Clock
 from services.runtime.logs import Log
@@ -23,10 +23,12 @@ from services.tool_proxy import rules
 from services.tool_proxy.answer import (
     Call,
     Forward,
+    Made,
     Outcome,
+    Question,
     execute,
-    needs_world,
     refused,
+    takes_time,
 )
 from services.tool_proxy.errors import Refused
 from services.tool_proxy.jsons import JsonObject
@@ -47,8 +49,12 @@ from services.tool_proxy.session import (
     likeness,
     trace_likeness,
 )
+from services.tool_proxy.user_calls import UserCalls, answer_user
 
 _Done = tuple[ToolCalled, Outcome]
+_Recorded = tuple[TrajectoryEvent, Outcome]
+_Decided = _Recorded | Forward | Question
+AskModel = Callable[[SessionState, Call, Question], Awaitable[Made]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,13 @@ class ToolProxy:
         log: Log,
         executor: Executor,
         real_tools: CallRealTool | None = None,
+        ask_model: AskModel | None = None,
         limits: ProxyLimits | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`record` returns when the event is durable and raises LogUnavailable when that is not
         known; `executor` runs the code of worlds; `real_tools` is the way to tools that are not
-        simulated, None where there are none."""
+        simulated, and `ask_model` the model that plays tools, None where there are none."""
         self._sessions = sessions
         self._clock = clock
         self._metrics = metrics
@@ -108,7 +115,9 @@ class ToolProxy:
             start_wait_s=self._limits.start_wait_s, waiting_calls=self._limits.waiting_calls,
         )  # fmt: skip
         self._real_tools = real_tools or _no_real_tool
+        self._ask_model = ask_model or _no_model
         self._real_calls: set[asyncio.Task[_Done]] = set()
+        self.user_calls = UserCalls(self._live, self._answer, self._account, clock)
 
     def has_ended(self, session_id: str) -> bool:
         """Whether the session is known to be over: its tokens are worth nothing any more."""
@@ -284,7 +293,7 @@ class ToolProxy:
     async def _answer(
         self, view: SessionState, call: Call, started: float, under_way: int
     ) -> tuple[TrajectoryEvent, Outcome] | Forward:
-        def record(outcome: Outcome) -> tuple[TrajectoryEvent, Outcome]:
+        def record(outcome: Outcome) -> _Recorded:
             elapsed_ms = round((self._clock.monotonic() - started) * 1000)
             event = event_of(
                 view, call, outcome,
@@ -292,12 +301,25 @@ class ToolProxy:
             )  # fmt: skip
             return event, outcome
 
-        def work() -> tuple[TrajectoryEvent, Outcome] | Forward:
-            decided = execute(view, call, under_way=under_way)
-            return decided if isinstance(decided, Forward) else record(decided)
+        def work(made: Made | None = None) -> _Decided:
+            if call.requestor == USER:
+                return record(answer_user(view, call))
+            decided = execute(view, call, under_way=under_way, made=made)
+            if isinstance(decided, Forward | Question):
+                return decided
+            usage = made.usage if made is not None else None
+            return record(replace(decided, usage=usage))
 
-        if not needs_world(view, call):
-            return work()
+        done = await self._worked(work, record) if takes_time(view, call) else work()
+        if isinstance(done, Question):
+            done = work(await self._ask_model(view, call, done))
+        assert not isinstance(done, Question)  # it is asked once, and then has been
+        return done
+
+    async def _worked(
+        self, work: Callable[[], _Decided], record: Callable[[Outcome], _Recorded]
+    ) -> _Decided:
+        """What may take its time, off the event loop and within bounds."""
         running = asyncio.get_running_loop().run_in_executor(self._executor, work)
         try:
             return await asyncio.wait_for(running, self._limits.world_timeout_s)
@@ -322,3 +344,7 @@ class ToolProxy:
 
 async def _no_real_tool(call: RealCall) -> RealAnswer:
     return RealAnswer(error_code="tool_unavailable", fault="no real tools can be reached from here")
+
+
+async def _no_model(state: SessionState, call: Call, question: Question) -> Made:
+    return Made(fault="no model plays tools here: set WINDTUNNEL_WORLD_MODEL")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from schemas.trajectory import TOOL_CALLED, ToolCalled, TrajectoryEvent
+from schemas.trajectory import TOOL_CALLED, USER, ToolCalled, TrajectoryEvent
 from services.tool_proxy.answer import Call, Outcome
 from services.tool_proxy.errors import BY_CODE, Refused
 from services.tool_proxy.jsons import JsonObject, difference
@@ -18,11 +18,12 @@ def event_of(
     state: SessionState, call: Call, outcome: Outcome, *, at_ms: int, latency_ms: int
 ) -> TrajectoryEvent:
     """The event that records an answered call. `latency_ms` includes the injected delay."""
-    ordinal = state.calls + 1
+    by_user = call.requestor == USER
+    ordinal = (state.user_calls if by_user else state.calls) + 1
     code = outcome.error_code
     patch: list[JsonObject] = []
     if state.current is not None and state.initial is not None:
-        if state.calls == 0:
+        if state.calls == state.user_calls == 0:
             # With this the world's end state follows from the trajectory alone.
             patch.append({"op": "replace", "path": "", "value": orjson.loads(state.initial)})
         if outcome.after is not None:
@@ -48,9 +49,11 @@ def event_of(
         state_hash=None if current is None else hash_of(current),
         dispatch_id=call.posting.dispatch_id,
         dispatched_at_ms=call.posting.issued_at_ms,
+        requestor=call.requestor,
+        usage=outcome.usage,
     )
     return TrajectoryEvent(
-        event_id=f"{state.session_id}:t{ordinal}",
+        event_id=f"{state.session_id}:{'r' if by_user else 't'}{ordinal}",
         session_id=state.session_id,
         run_id=state.run_id,
         kind=TOOL_CALLED,

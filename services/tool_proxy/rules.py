@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from schemas.briefs import ToolBrief
 from schemas.faults import CallSelector, Failure
-from services.tool_proxy.jsons import same
+from schemas.injection_plan import as_struck, key_of
+from schemas.selection import Moment, counts_calls, fits, in_time, strikes
 
 EXECUTING = frozenset({"content", "partial", "slow"})
 """Failures that alter or delay what the tool answers; the others come in its stead."""
@@ -24,12 +24,6 @@ class Selection:
     rule: int | None = None
 
 
-def fraction(seed: int, rule: str, ordinal: int) -> float:
-    """A number in [0, 1) for a rule's n-th matching call, whatever other rules have drawn."""
-    data = hashlib.blake2b(f"{seed}\0{rule}\0{ordinal}".encode(), digest_size=8).digest()
-    return (int.from_bytes(data, "big") >> 11) / (1 << 53)
-
-
 def selectors(brief: ToolBrief) -> tuple[CallSelector, ...]:
     """Every rule of a brief, in the order in which their indexes count."""
     return (*brief.failures, *brief.rules)
@@ -41,6 +35,7 @@ def select(
     struck: Sequence[int],
     tool: str,
     arguments: Mapping[str, Any],
+    moment: Moment,
     *,
     real: bool = False,
 ) -> Selection:
@@ -52,7 +47,7 @@ def select(
     matching = []
     failure = rule = None
     for index, selector in enumerate(brief.failures if real else selectors(brief)):
-        if not _matches(selector, tool, arguments):
+        if not (fits(selector, tool, arguments) and in_time(selector, brief, moment)):
             continue
         matching.append(index)
         is_failure = index < len(brief.failures)
@@ -68,8 +63,15 @@ def select(
 
 def may_fail(brief: ToolBrief, tool: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a failure is meant for such calls: then what one of them gets depends on the ones
-    before it."""
-    return any(_matches(failure, tool, arguments) for failure in brief.failures)
+    before it. Where calls decide when a failure begins or is over, it depends on all of them."""
+    return any(
+        fits(failure, tool, arguments) or counts_calls(failure, brief) for failure in brief.failures
+    )
+
+
+def striking(brief: ToolBrief, matched: Sequence[int], index: int) -> Failure:
+    """The failure of this index as it strikes the next call that it matches."""
+    return as_struck(brief.failures[index], brief.seed, matched[index] + 1)
 
 
 def uses_rule(brief: ToolBrief, selection: Selection) -> bool:
@@ -79,22 +81,12 @@ def uses_rule(brief: ToolBrief, selection: Selection) -> bool:
     return selection.failure is None or brief.failures[selection.failure].kind in EXECUTING
 
 
-def _matches(selector: CallSelector, tool: str, arguments: Mapping[str, Any]) -> bool:
-    return selector.tool in ("*", tool) and all(
-        name in arguments and same(arguments[name], value)
-        for name, value in selector.arguments.items()
-    )
-
-
 def _strikes(
     brief: ToolBrief, selector: CallSelector, index: int, ordinal: int, struck: int
 ) -> bool:
-    if selector.calls and ordinal not in selector.calls:
-        return False
     if selector.times and struck >= selector.times:
         return False
-    if isinstance(selector, Failure):
-        name, factor = f"failure:{selector.id}", brief.failure_multiplier
-    else:
-        name, factor = f"rule:{index - len(brief.failures)}", 1.0
-    return fraction(brief.seed, name, ordinal) < selector.probability * factor
+    key = (
+        key_of(selector) if isinstance(selector, Failure) else f"rule:{index - len(brief.failures)}"
+    )
+    return strikes(selector, key, brief.seed, brief.failure_multiplier, ordinal)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 
 from schemas.topics import TRAJECTORIES
 from schemas.trajectory import TrajectoryEvent
 from services.runtime.addresses import AllowList
 from services.runtime.bus.admin import end_offsets, partition_for
 from services.runtime.bus.errors import BusError
+from services.runtime.metrics import Metrics
+from services.runtime.models import Model, ModelSettings
 from services.runtime.outbound import Outbound
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
@@ -23,6 +26,7 @@ from services.tool_proxy.answer import MAX_BODY_BYTES
 from services.tool_proxy.app import ProxyApp
 from services.tool_proxy.live import LogUnavailable
 from services.tool_proxy.mcp_tools import McpTools
+from services.tool_proxy.model_world import ModelWorld
 from services.tool_proxy.passthrough_http import HttpTools
 from services.tool_proxy.passthrough_tools import RealTools
 from services.tool_proxy.proxy import ProxyLimits, ToolProxy
@@ -50,6 +54,16 @@ class ToolProxySettings(TokenSettings):
         default=10.0, gt=0, description="For the broker to acknowledge an event."
     )
     world_timeout_s: float = Field(default=10.0, gt=0, description="For a world to answer.")
+    # A model that plays tools, where a scenario says `answers: model`.
+    world_model: str = Field(default="", description="As litellm names it; empty for none.")
+    world_model_api_base: str = Field(default="", description="Empty for the provider's own.")
+    world_model_api_key: SecretStr = Field(default=SecretStr(""))
+    world_model_temperature: float = Field(default=0, ge=0, le=2)
+    world_model_max_tokens: int = Field(default=4000, ge=16)
+    world_model_timeout_s: float = Field(default=60, gt=0)
+    world_model_attempts: int = Field(default=3, ge=1, le=10)
+    world_model_concurrency: int = Field(default=32, ge=1)
+
     world_threads: int = Field(default=4, ge=1, le=64, description="Worlds answering at once.")
     waiting_calls: int = Field(default=32, ge=1, description="Of one session, behind one another.")
     traces: int = Field(default=1000, ge=0, description="Trace events of one session.")
@@ -76,6 +90,24 @@ class ToolProxySettings(TokenSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+
+def _model(settings: ToolProxySettings, metrics: Metrics) -> Model | None:
+    """The model that plays tools, if one is configured."""
+    if not settings.world_model:
+        return None
+    configured = ModelSettings(
+        model=settings.world_model,
+        api_base=settings.world_model_api_base,
+        api_key=settings.world_model_api_key,
+        temperature=settings.world_model_temperature,
+        max_tokens=settings.world_model_max_tokens,
+        timeout_s=settings.world_model_timeout_s,
+        attempts=settings.world_model_attempts,
+        concurrency=settings.world_model_concurrency,
+        drop_unsupported=True,
+    )
+    return Model(configured, "world", metrics)
 
 
 class OwnedSessions:
@@ -131,8 +163,14 @@ async def start(service: Service[ToolProxySettings]) -> None:
     service.on_stop(outbound.close)
     service.on_stop(mcp_tools.close)
 
+    async def act(state: SessionState, _action: Hashable) -> None:
+        await proxy.user_calls.perform(state)
+
+    model = _model(settings, service.metrics)
+    if model is not None:
+        await model.prepare()
     core = ProxyCore(worlds)
-    table = SessionTable(service, core)
+    table = SessionTable(service, core, act)
     proxy = ToolProxy(
         core=core,
         sessions=OwnedSessions(table, partitions),
@@ -142,6 +180,7 @@ async def start(service: Service[ToolProxySettings]) -> None:
         log=service.log,
         executor=executor,
         real_tools=RealTools(HttpTools(outbound), mcp_tools),
+        ask_model=ModelWorld(model).answer if model is not None else None,
         limits=ProxyLimits(
             start_wait_s=settings.start_wait_s,
             world_timeout_s=settings.world_timeout_s,

@@ -1,4 +1,4 @@
-"""The API for world authors: tools as plain functions over a session's JSON state.
+"""The API for world authors: tools as plain functions over a session's state.
 
     world = World("order_support", initial_state={"orders": {}})
 
@@ -12,118 +12,75 @@
 The input schema comes from the signature (defaults are optional arguments; `Annotated`, `Field`
 and `Literal` count), the description from the docstring's first line. Tools may only use what the
 context gives them: no clock, no randomness and no memory of their own, or a session could not be
-rebuilt from its log.
+rebuilt from its log. docs/worlds.md has the whole of it.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, get_type_hints, overload
+from typing import Any, TypeVar, overload
 
-import orjson
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PydanticUserError,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
-from pydantic.json_schema import GenerateJsonSchema
-
-from schemas.model import IDENTIFIER, TOOL_NAME
+from schemas import merge_patch
+from schemas.model import IDENTIFIER
 from services.tool_proxy.jsons import JsonObject, private_copy
+from services.tool_proxy.world_conditions import mark_as_tool
+from services.tool_proxy.world_conditions import requires as requires
+from services.tool_proxy.world_context import Context as Context
+from services.tool_proxy.world_context import StateKinds
+from services.tool_proxy.world_errors import ArgumentsRefused as ArgumentsRefused
+from services.tool_proxy.world_errors import ToolError as ToolError
+from services.tool_proxy.world_errors import WorldError as WorldError
+from services.tool_proxy.world_state_database import Database
+from services.tool_proxy.world_state_files import checked, spread
+from services.tool_proxy.world_tool import WorldTool as WorldTool
+from services.tool_proxy.world_tool import json_object, tool_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class WorldError(Exception):
-    """A world is not defined as it must be; raised when it is defined or loaded."""
-
-
-class ToolError(Exception):
-    """Raised in a tool: it answers with an error, and the state stays as it was.
-
-    The agent gets `{"error": {"code": code, "message": message, **details}}`.
-    """
-
-    def __init__(self, code: str, message: str, **details: Any) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.details = details
-
-
-class ArgumentsRefused(Exception):
-    """The arguments do not fit the function's signature; `path` and `rule` say where and how."""
-
-    def __init__(self, path: str, rule: str, message: str) -> None:
-        super().__init__(message)
-        self.path, self.rule, self.message = path, rule, message
-
-
-@dataclass(slots=True)
-class Context:
-    """What a tool may use while it answers one call."""
-
-    state: JsonObject
-    """The world's state, a private copy. Changes are kept only if the function returns."""
-    now: datetime
-    """The world's time, UTC: its start plus what has passed by this conversation."""
-    random: random.Random
-    """Seeded from the session's seed and this call's ordinal."""
-    call: int
-    """The call's ordinal in its session, from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorldTool:
-    """One tool of a world."""
-
-    name: str
-    description: str
-    input_schema: JsonObject
-    output_schema: JsonObject | None
-    function: Callable[..., Any]
-    arguments: type[BaseModel]
-
-    def __call__(self, context: Context, arguments: bytes) -> Any:
-        """The tool's answer as a JSON value; `arguments` is the text of a JSON object.
-
-        Raises:
-            ArgumentsRefused: they do not fit the signature.
-            ToolError: the tool answers with an error.
-            Exception: whatever else the tool's code raises, TypeError if its answer or the
-                state it leaves is not JSON.
-        """
-        try:
-            given = self.arguments.model_validate_json(arguments)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            path = "".join(f"/{part}" for part in first["loc"])
-            raise ArgumentsRefused(path, first["type"], first["msg"]) from None
-        names = type(given).model_fields
-        keywords = {field.alias or name: getattr(given, name) for name, field in names.items()}
-        return orjson.loads(orjson.dumps(self.function(context, **keywords), default=_dumped))
 
 
 class World:
     """A set of tools and the state they start from."""
 
-    def __init__(self, name: str, initial_state: Mapping[str, Any] | None = None) -> None:
-        """Raises WorldError: bad name, or a state that is not a JSON object."""
+    def __init__(
+        self,
+        name: str,
+        initial_state: Mapping[str, Any] | None = None,
+        *,
+        database: str | None = None,
+        files: Mapping[str, Any] | None = None,
+    ) -> None:
+        """State is JSON; besides, it may be tables and files.
+
+        Args:
+            database: the SQL script that makes tables and what is in them; tools use `ctx.db`.
+                The rows are the state's `/tables`.
+            files: texts by path, or by nested folders; tools use `ctx.files`. They are the
+                state's `/files`.
+
+        Raises:
+            WorldError: bad name, a state that is not a JSON object, SQL that fails, no such files.
+        """
         if not re.fullmatch(IDENTIFIER, name):
             raise WorldError(f"world {name!r}: the name must match {IDENTIFIER}")
         self.name = name
-        self._initial_state = _json_object(f"world {name}", initial_state or {})
+        self._kinds = StateKinds(Database(name, database) if database is not None else None,
+                                 files is not None)  # fmt: skip
+        state = json_object(f"world {name}", initial_state or {})
+        for kind, given in (("tables", database), ("files", files)):
+            if given is not None and kind in state:
+                raise WorldError(f"world {name}: the state's {kind} come from `{kind}` alone")
+        if self._kinds.database is not None:
+            state |= self._kinds.database.initial
+        if files is not None:
+            state["files"] = spread(json_object(f"world {name}: files", files))
+            checked(state["files"])
+        self._initial_state = state
         self._tools: dict[str, WorldTool] = {}
+        self._of_user: list[str] = []
 
     @property
     def initial_state(self) -> JsonObject:
@@ -131,21 +88,62 @@ class World:
         state: JsonObject = private_copy(self._initial_state)
         return state
 
+    def seeded(self, patch: Mapping[str, Any], now: datetime, chance: random.Random) -> JsonObject:
+        """The state of a session that changes the initial one by a merge patch (RFC 7386). Rows
+        may be given as lists or by key, with columns left to their defaults; files by path.
+
+        Raises:
+            WorldError: such rows or files cannot be.
+            TypeError: it is not JSON.
+        """
+        given = private_copy(dict(patch))
+        if self._kinds.files and "files" in given:
+            given["files"] = spread(given["files"])
+        state: JsonObject = merge_patch.patched(self.initial_state, given)
+        if self._kinds.files:
+            checked(state.setdefault("files", {}))
+        if self._kinds.database is not None and given.keys() & {"tables", "sequences"}:
+            state = self._kinds.database.normal(state, now, chance)
+        return state
+
     @property
     def tools(self) -> tuple[WorldTool, ...]:
         """The tools, in the order of their definition."""
         return tuple(self._tools.values())
 
+    def user_tools(self) -> tuple[str, ...]:
+        """The names of the tools that are the simulated user's and never the agent's."""
+        return tuple(self._of_user)
+
     def find(self, name: str) -> WorldTool | None:
         """The tool of that name, if there is one."""
         return self._tools.get(name)
+
+    def call(self, tool: WorldTool, context: Context, arguments: bytes) -> Any:
+        """A tool's answer; afterwards the context's state says all that it has changed.
+
+        Raises:
+            ArgumentsRefused: they do not fit the signature.
+            ToolError: the tool answers with an error, and nothing it did is to be kept.
+            Exception: whatever else the tool's code raises.
+        """
+        context.begin(self._kinds)
+        try:
+            answer = tool(context, arguments)
+            context.settle()
+            return answer
+        finally:
+            context.close()
 
     @overload
     def tool(self, function: F) -> F: ...
 
     @overload
     def tool(
-        self, *, name: str = ..., output_schema: Mapping[str, Any] | None = ...
+        self,
+        *,
+        name: str = ...,
+        output_schema: Mapping[str, Any] | None = ...,
     ) -> Callable[[F], F]: ...
 
     def tool(
@@ -155,7 +153,7 @@ class World:
         name: str = "",
         output_schema: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Make a function a tool. Its first parameter is the `Context`.
+        """Make a function a tool of the agent's. Its first parameter is the `Context`.
 
         The output schema is taken from the return annotation unless given.
 
@@ -164,13 +162,47 @@ class World:
         """
 
         def define(function: F) -> F:
-            tool = _tool(self.name, name or function.__name__, function, output_schema)
-            if tool.name in self._tools:
-                raise WorldError(f"world {self.name}: there are two tools named {tool.name}")
-            self._tools[tool.name] = tool
+            self._define(function, name, output_schema)
             return function
 
         return define if function is None else define(function)
+
+    @overload
+    def user_tool(self, function: F) -> F: ...
+
+    @overload
+    def user_tool(
+        self, *, name: str = ..., output_schema: Mapping[str, Any] | None = ...
+    ) -> Callable[[F], F]: ...
+
+    def user_tool(
+        self,
+        function: Any = None,
+        *,
+        name: str = "",
+        output_schema: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Make a function a tool of the simulated user's, which scenarios name in `user.tools`.
+
+        The agent can never call it, even if it was registered with a tool of that name. Raises
+        WorldError as `tool` does.
+        """
+
+        def define(function: F) -> F:
+            self._of_user.append(self._define(function, name, output_schema))
+            return function
+
+        return define if function is None else define(function)
+
+    def _define(
+        self, function: Callable[..., Any], name: str, output: Mapping[str, Any] | None
+    ) -> str:
+        tool = tool_of(self.name, name or function.__name__, function, output)
+        if tool.name in self._tools:
+            raise WorldError(f"world {self.name}: there are two tools named {tool.name}")
+        self._tools[tool.name] = tool
+        mark_as_tool(function)
+        return tool.name
 
 
 def load_worlds(specs: Sequence[str]) -> Mapping[str, World]:
@@ -194,76 +226,3 @@ def load_worlds(specs: Sequence[str]) -> Mapping[str, World]:
             raise WorldError(f"{spec}: there is another world named {world.name}")
         worlds[world.name] = world
     return worlds
-
-
-class _Plain(GenerateJsonSchema):
-    """Without the titles, which only repeat the names."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
-def _tool(
-    world: str, name: str, function: Callable[..., Any], output: Mapping[str, Any] | None
-) -> WorldTool:
-    where = f"world {world}: tool {name}"
-    if not re.fullmatch(TOOL_NAME, name):
-        raise WorldError(f"{where}: the name must match {TOOL_NAME}")
-    if inspect.iscoroutinefunction(function):
-        raise WorldError(f"{where}: write a plain function, not a coroutine")
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise WorldError(f"{where}: its annotations cannot be resolved: {error}") from error
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters or hints.get(parameters[0].name) is not Context:
-        raise WorldError(f"{where}: the first parameter must be annotated as Context")
-    fields: dict[str, Any] = {}
-    for number, parameter in enumerate(parameters[1:]):
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise WorldError(f"{where}: {parameter} cannot come from a JSON object")
-        if parameter.name not in hints:
-            raise WorldError(f"{where}: parameter {parameter.name} needs an annotation")
-        required = parameter.default is parameter.empty
-        # Fields are numbered, so that no argument's name can collide with pydantic's own.
-        fields[f"argument_{number}"] = (
-            hints[parameter.name],
-            Field(... if required else parameter.default, alias=parameter.name),
-        )
-    doc = inspect.getdoc(function) or ""
-    try:
-        model: type[BaseModel] = create_model(
-            name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields
-        )
-        inputs = model.model_json_schema(schema_generator=_Plain)
-        if output is None and hints.get("return", Any) is not Any:
-            adapter: TypeAdapter[Any] = TypeAdapter(hints["return"])
-            output = adapter.json_schema(mode="serialization", schema_generator=_Plain)
-    except (PydanticUserError, TypeError, ValueError) as error:
-        raise WorldError(f"{where}: {error}") from error
-    inputs.pop("title", None)
-    inputs.setdefault("properties", {})
-    return WorldTool(
-        name=name,
-        description=doc.partition("\n")[0],
-        input_schema=_json_object(where, inputs),
-        output_schema=None if output is None else _json_object(where, output),
-        function=function,
-        arguments=model,
-    )
-
-
-def _json_object(where: str, value: Mapping[str, Any]) -> JsonObject:
-    try:
-        copy = private_copy(dict(value))
-    except TypeError as error:
-        raise WorldError(f"{where}: not a JSON object: {error}") from None
-    result: JsonObject = copy
-    return result
-
-
-def _dumped(value: Any) -> Any:
-    """What orjson cannot write by itself: pydantic models that a tool returns."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is not JSON")

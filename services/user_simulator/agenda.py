@@ -14,6 +14,7 @@ from dataclasses import replace
 from schemas.briefs import UserBrief
 from schemas.pins import AGENDA
 from schemas.user import Conversation
+from services.user_simulator.acting import due_act, reports
 from services.user_simulator.phrases import Kind
 from services.user_simulator.phrasing import UnknownFact, Voice
 from services.user_simulator.simulator import (
@@ -74,7 +75,9 @@ def plan(brief: UserBrief, history: History) -> UserMove:
     try:
         if not replies:
             return UserMove(_opening(conversation, voice))
-        move = _move(standing, voice, conversation)
+        if standing.acts[0].does is not Does.QUIT and (act := due_act(brief, history)):
+            return UserMove("", act=act)
+        move = _move(standing, voice, conversation, tuple(reports(brief, history, voice)))
         if _weary(standing, brief.persona.patience):
             return replace(move, text=f"{move.text} {voice.simply(Kind.IMPATIENT)}")
         return move
@@ -95,17 +98,23 @@ def _opening(conversation: Conversation, voice: Voice) -> str:
     return f"{said} {voice.volunteer(names)}" if names else said
 
 
-def _move(standing: Standing, voice: Voice, conversation: Conversation) -> UserMove:
-    """What is said now, in words."""
+def _move(
+    standing: Standing, voice: Voice, conversation: Conversation, reports: tuple[str, ...]
+) -> UserMove:
+    """What is said now, in words; first what came of what the user was asked to do."""
     acts = standing.acts
     if acts[0].does is Does.QUIT:
         return UserMove(voice.simply(Kind.QUIT), ending=GAVE_UP)
     if acts[0].does is Does.LEAVE:
         more = voice.conversation < len(voice.brief.conversations)
         ending = CONVERSATION_OVER if more else GOAL_MET
-        return UserMove(voice.simply(Kind.THANKS), ending=ending)
-    said = (_words(act, voice, conversation, standing.goal_done) for act in acts)
-    return UserMove(" ".join(said))
+        return UserMove(" ".join([*reports, voice.simply(Kind.THANKS)]), ending=ending)
+    said = [
+        _words(act, voice, conversation, standing.goal_done)
+        for act in acts
+        if act.does is not Does.REPORT
+    ]
+    return UserMove(" ".join([*reports, *said]))
 
 
 def _words(act: Act, voice: Voice, conversation: Conversation, goal_done: bool) -> str:

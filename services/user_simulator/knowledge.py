@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from schemas.briefs import UserBrief
+from services.user_simulator.acting import said_by_tools
 from services.user_simulator.phrasing import spoken
 from services.user_simulator.simulator import AgentSaid, History
 from services.user_simulator.stating import squeezed
@@ -48,6 +49,7 @@ def _known(brief: UserBrief, history: History) -> Iterator[str]:
         yield spoken(fact.value)
         yield from fact.say
     yield from (entry.text for entry in history if isinstance(entry, AgentSaid))
+    yield from said_by_tools(history)
 
 
 def _telling(own: str) -> Iterator[str]:

@@ -11,13 +11,15 @@ from schemas.pins import model_pin
 from schemas.trajectory import Usage
 from services.runtime.ids import digest
 from services.runtime.models import Model, ModelUnusable
+from services.user_simulator.acting import done_since
 from services.user_simulator.phrasing import UnknownFact
-from services.user_simulator.prompt import RESPONSE_FORMAT, Reply, messages, repair
+from services.user_simulator.prompt import ActingReply, Reply, messages, repair, response_format
 from services.user_simulator.simulator import (
     CONVERSATION_OVER,
     GAVE_UP,
     GOAL_MET,
     History,
+    UserAct,
     UserMove,
     current_conversation,
     next_number,
@@ -42,12 +44,15 @@ class LlmSimulator:
         except UnknownFact as error:
             return UserMove("", invalid=f"the scenario's text cannot be said: {error}")
         number = next_number(history)
-        seed = int.from_bytes(digest("user model", brief.seed, number, size=4), "big") >> 1
+        drawn = [brief.seed, number, *([acts] if (acts := len(done_since(history))) else [])]
+        seed = int.from_bytes(digest("user model", *drawn, size=4), "big") >> 1
+        structure = response_format(brief)
         usage = Usage(model=self._model.settings.model)
+        keys = tuple(structure["json_schema"]["schema"]["required"])
         problem = ""
         for _ in range(1 + MAX_REPAIRS):
             try:
-                answer = await self._model.ask(context, RESPONSE_FORMAT, seed)
+                answer = await self._model.ask(context, structure, seed)
             except ModelUnusable as error:
                 return UserMove(
                     "", invalid=f"the user's model gave no answer: {error}", usage=usage
@@ -55,7 +60,9 @@ class LlmSimulator:
             usage = _added(usage, answer.usage)
             if answer.refused:
                 return UserMove("", invalid="the user's model declined to play", usage=usage)
-            reply = _parsed(answer.text)
+            reply = _parsed(answer.text, brief)
+            if isinstance(reply, UserAct):
+                return UserMove("", act=reply, usage=usage)
             if isinstance(reply, Reply):
                 ending = None
                 if reply.status == "give_up":
@@ -66,21 +73,31 @@ class LlmSimulator:
                 return UserMove(reply.message.strip(), ending=ending, usage=usage)
             problem = reply
             self._model.count("malformed")
-            context = [*context, *repair(answer.text, problem)]
+            context = [*context, *repair(answer.text, problem, keys)]
         return UserMove(
             "", usage=usage,
             invalid=f"the user's model keeps breaking its output contract: {problem}",
         )  # fmt: skip
 
 
-def _parsed(content: str) -> Reply | str:
-    """The reply, or what is wrong with it."""
+def _parsed(content: str, brief: UserBrief) -> Reply | UserAct | str:
+    """The reply, or what the user does instead of one, or what is wrong with it."""
+    shape = ActingReply if brief.tools else Reply
     try:
-        reply = Reply.model_validate_json(content)
+        reply = shape.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
         return f"{where}: {first['msg']}" if where else str(first["msg"])
+    if isinstance(reply, ActingReply):
+        try:
+            act = reply.act
+        except ValueError as error:
+            return str(error)
+        if act is not None and act.tool not in {tool.name for tool in brief.tools}:
+            return f"tool: there is no {act.tool}"
+        if act is not None:
+            return act
     if not reply.message.strip() and reply.status == "continue":
         return "message: empty, although status is continue"
     return reply

@@ -68,6 +68,29 @@ class Voice:
         """Facts that nobody has asked for yet."""
         return self._phrase(Kind.VOLUNTEER, self._listed(names))
 
+    def report(self, kind: Kind, say: Sequence[str], response: str, number: int) -> str:
+        """What came of something the user did, the `number`-th since it last spoke.
+
+        Raises:
+            UnknownFact: a name in braces is not one of the user's facts.
+        """
+        template = self._draw(f"report {number}", say or self._bank(kind))
+        if not say:
+            return _put(template, text=response.rstrip(" .") or "nothing")
+        # What the tool says is put in last, so that braces in it are left alone.
+        parts = template.split("{response}")
+        return response.join(map(self.filled, parts))
+
+    def valued(self, text: str) -> Scalar:
+        """The scenario's text as an argument: a `{fact}` alone is the fact's own value.
+
+        Raises:
+            UnknownFact: a name in braces is not one of the user's facts.
+        """
+        match = _PLACEHOLDER.fullmatch(text)
+        fact = self.brief.facts.get(match[1]) if match else None
+        return self.filled(text) if fact is None else fact.value
+
     def simply(self, kind: Kind) -> str:
         """A phrase with nothing to fill in."""
         return self._draw(kind, self._bank(kind))

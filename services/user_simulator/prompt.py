@@ -9,15 +9,21 @@ agent is the `user`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from schemas.briefs import UserBrief
-from schemas.user import Conversation
+from schemas.user import Conversation, UserTool
 from services.user_simulator.phrasing import Voice, label, spoken
-from services.user_simulator.simulator import History, UserSaid, current_conversation
+from services.user_simulator.simulator import (
+    History,
+    UserAct,
+    UserDid,
+    UserSaid,
+    current_conversation,
+)
 
 Message = dict[str, str]
 
@@ -48,6 +54,54 @@ RESPONSE_FORMAT: dict[str, Any] = {
     },
 }
 
+
+class ActingReply(Reply):
+    """What a model has to write that has tools as well."""
+
+    tool: str = ""
+    arguments: str | dict[str, Any] = ""
+
+    @property
+    def act(self) -> UserAct | None:
+        """What it does instead of saying something.
+
+        Raises:
+            ValueError: its arguments are no JSON object; the message says so.
+        """
+        if not self.tool:
+            return None
+        given: Any = self.arguments or {}
+        if isinstance(given, str):
+            try:
+                given = json.loads(given)
+            except ValueError:
+                given = None
+        if not isinstance(given, dict):
+            raise ValueError("arguments: expected a JSON object")
+        return UserAct(self.tool, json.dumps(given, ensure_ascii=False))
+
+
+def response_format(brief: UserBrief) -> dict[str, Any]:
+    """The structure of the reply: with tools for users who have some."""
+    if not brief.tools:
+        return RESPONSE_FORMAT
+    schema = RESPONSE_FORMAT["json_schema"]["schema"]
+    names = [tool.name for tool in brief.tools]
+    acting = {
+        "tool": {"type": "string", "enum": ["", *names]},
+        "arguments": {"type": "string", "description": "A JSON object, as text."},
+    }
+    wider = {
+        **schema,
+        "properties": {**schema["properties"], **acting},
+        "required": [*schema["required"], *acting],
+    }
+    return {
+        "type": "json_schema",
+        "json_schema": {**RESPONSE_FORMAT["json_schema"], "schema": wider},
+    }
+
+
 _STYLES = {
     "plain": "You write like most people do: friendly, to the point.",
     "terse": "You write as little as possible: a few words, no courtesies.",
@@ -74,6 +128,18 @@ Write exactly one JSON object and nothing else:
 {{"message": "<what you say; may be empty when you stop>", "status": "<continue, goal_met or give_up>"}}"""  # noqa: E501
 
 
+_ACTING_CONTRACT = """\
+You can do things yourself with these tools. Only use one when the agent asks for what it does, or
+when you need to look something up on your side; tell the agent what came of it in your own words.
+{tools}
+
+To use a tool, leave message empty, keep status at "continue", and give its name and its arguments.
+You are then told what came of it, and write again. To say something, leave tool empty.
+
+Write exactly one JSON object and nothing else:
+{{"message": "<what you say>", "status": "<continue, goal_met or give_up>", "tool": "<a tool's name, or empty>", "arguments": "<its arguments, a JSON object as text, or empty>"}}"""  # noqa: E501
+
+
 def messages(brief: UserBrief, history: History) -> list[Message]:
     """The context for the next turn: the brief first, then the conversation so far.
 
@@ -90,21 +156,42 @@ def messages(brief: UserBrief, history: History) -> list[Message]:
                 continue
             if isinstance(entry, UserSaid):
                 status = "goal_met" if entry.closing else "continue"
-                said = json.dumps({"message": entry.text, "status": status}, ensure_ascii=False)
-                context.append({"role": "assistant", "content": said})
+                context.append(_written(brief, message=entry.text, status=status))
+            elif isinstance(entry, UserDid):
+                context.append(_written(brief, tool=entry.tool, arguments=entry.arguments))
+                context.append({"role": "user", "content": f"[{entry.tool}: {entry.response}]"})
             else:
                 context.append({"role": "user", "content": entry.text})
     return context
 
 
-def repair(content: str, problem: str) -> list[Message]:
+def _written(
+    brief: UserBrief,
+    *,
+    message: str = "",
+    status: str = "continue",
+    tool: str = "",
+    arguments: str = "",
+) -> Message:
+    """A reply as the model has written it, or would have."""
+    reply = {"message": message, "status": status}
+    if brief.tools:
+        reply |= {"tool": tool, "arguments": arguments}
+    return {"role": "assistant", "content": json.dumps(reply, ensure_ascii=False)}
+
+
+def repair(
+    content: str, problem: str, keys: Sequence[str] = ("message", "status")
+) -> list[Message]:
     """What is said to a model whose reply does not keep to the contract."""
+    quoted = [f'"{key}"' for key in keys]
+    named = f"{', '.join(quoted[:-1])} and {quoted[-1]}"
     return [
         {"role": "assistant", "content": content},
         {
             "role": "user",
             "content": f"[That was not usable: {problem}. Write the same message again as exactly "
-            'one JSON object with the keys "message" and "status", and nothing else.]',
+            f"one JSON object with the keys {named}, and nothing else.]",
         },
     ]
 
@@ -124,8 +211,19 @@ def _brief(brief: UserBrief, number: int) -> str:
     if brief.persona.volunteers and brief.facts:
         share = f"{brief.persona.volunteers:.0%}"
         parts.append(f"You tell about {share} of what you know unasked, in your first message.")
-    parts += [_RULES, _CONTRACT.format(patience=persona.patience)]
+    contract = _CONTRACT.format(patience=persona.patience)
+    if brief.tools:
+        when_to_stop = contract.partition("\n\n")[0]
+        tools = "\n".join(map(_tool, brief.tools))
+        contract = f"{when_to_stop}\n\n{_ACTING_CONTRACT.format(tools=tools)}"
+    parts += [_RULES, contract]
     return "\n\n".join(parts)
+
+
+def _tool(tool: UserTool) -> str:
+    described = f": {' '.join(tool.description.split())}" if tool.description else ""
+    schema = json.dumps(tool.input_schema, ensure_ascii=False)
+    return f"- {tool.name}{described} Its arguments: {schema}"
 
 
 def _wants(conversation: Conversation, voice: Voice) -> Iterator[str]:

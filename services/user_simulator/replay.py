@@ -1,24 +1,26 @@
 """A recorded conversation, said again to another agent.
 
 As long as the agent means what the recording's agent meant - by the rules of `hearing`, not word
-by word - the user says what was recorded. From the first answer that means something else the
-agenda takes over, with the brief's goals and facts, or with those that the recording shows.
+by word - the user says what was recorded. From the first answer that means something else whoever
+plays the scenario's other users takes over, with the brief's goals and facts, or with those that
+the recording shows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from schemas.briefs import UserBrief
 from schemas.model import Pattern
-from schemas.pins import AGENDA
-from schemas.trajectory import TrajectoryEvent
-from schemas.user import Conversation, Fact, UserGoal
+from schemas.pins import REPLAY
+from schemas.user import Conversation, Fact, RecordedLine, UserGoal
+from services.user_simulator.acting import conversation_alone, due_act
 from services.user_simulator.agenda import plan
 from services.user_simulator.hearing import Heard, hear, sentences
+from services.user_simulator.phrasing import UnknownFact
 from services.user_simulator.simulator import (
     CONVERSATION_OVER,
     GAVE_UP,
@@ -26,10 +28,13 @@ from services.user_simulator.simulator import (
     AgentSaid,
     Ending,
     History,
+    Talk,
     UserMove,
     UserSaid,
+    UserSimulator,
 )
 from services.user_simulator.standing import own_words
+from services.user_simulator.validity import violation
 
 SAME_QUESTION = 0.4
 """Two questions that no fact answers are the same if they share so much of their words."""
@@ -45,39 +50,76 @@ _VALUE = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?=[\w-]*\d{2})[A-Za-z\d]+(?:
 class Recording:
     """What was said in a session, and how its user left it."""
 
-    entries: History
+    entries: Talk
     ending: Ending | None = None
-    """None if the session ended in another way: the user then never came to leave."""
+    """None if nothing tells: the user then never came to leave."""
 
 
 class ReplaySimulator:
-    """Plays one recording."""
+    """Plays users who have a recording; `rest` plays the others, and those whose agent says other
+    things than the recorded one did.
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+    Args:
+        improvises: `rest` can play a user who is described in words only.
+    """
+
+    def __init__(self, rest: UserSimulator, *, improvises: bool = False) -> None:
+        self._rest = rest
+        self._improvises = improvises
 
     def pin(self) -> str:
-        return f"replay/1, {AGENDA}"
+        return f"{self._rest.pin()}, {REPLAY}"
 
     async def next_turn(self, brief: UserBrief, history: History) -> UserMove:
-        return replayed(brief, self._recording, history)
+        if not brief.recording:
+            return await self._rest.next_turn(brief, history)
+        recording = recording_of(brief.recording)
+        move = said_again(brief, recording, history)
+        if move is not None:
+            return move
+        known = briefed(brief, recording)
+        if self._improvises and brief.narrative and not brief.conversations:
+            # The words say what this user wants; a model needs no goals made up from the recording.
+            known = known.model_copy(update={"conversations": ()})
+        return replace(await self._rest.next_turn(known, history), replayed=False)
 
 
-def recording_of(events: Iterable[TrajectoryEvent]) -> Recording:
-    """The conversations of a trajectory, up to an answer that failed or a turn that was invalid."""
+def recording_of(lines: Iterable[RecordedLine]) -> Recording:
+    """The conversations of written lines.
+
+    Lines of one side in a row are one turn, and what the agent says before the user's first word
+    is left out: here the user speaks first. Where no line says how the user left, a last line of
+    the user's is a leave-taking; the user is then content unless the agent's last answer refuses,
+    asks, or has trouble.
+    """
     entries: list[UserSaid | AgentSaid] = []
     ending: Ending | None = None
-    for event in events:
-        if turn := event.user_turn:
-            if turn.invalid is not None:
-                break
-            entries.append(UserSaid(event.conversation, turn.text, turn.ending is not None))
-            ending = _ending(turn.ending)
-        elif answer := event.agent_turn:
-            if answer.outcome != "ok":
-                break
-            entries.append(AgentSaid(event.conversation, answer.final_response))
-    return Recording(tuple(entries), ending)
+    number, opened = 1, False
+    for line in lines:
+        last = entries[-1] if opened else None
+        if line.who == "agent":
+            if isinstance(last, AgentSaid):
+                entries[-1] = replace(last, text=f"{last.text}\n{line.text}")
+            elif opened:
+                entries.append(AgentSaid(number, line.text))
+            continue
+        if isinstance(last, UserSaid):
+            text = f"{last.text}\n{line.text}".strip()
+            entries[-1] = replace(last, text=text, closing=line.ending is not None)
+        else:
+            entries.append(UserSaid(number, line.text, line.ending is not None))
+        opened = line.ending is None
+        if line.ending is not None:
+            number += 1
+            ending = line.ending
+    if not opened or len(entries) < 2:
+        return Recording(tuple(entries), _final(ending))
+    last, before = entries[-1], entries[-2]
+    answer = last if isinstance(last, AgentSaid) else before
+    if isinstance(last, UserSaid) and isinstance(before, AgentSaid):
+        entries[-1] = replace(last, closing=True)
+    content = isinstance(answer, AgentSaid) and _contents(answer.text)
+    return Recording(tuple(entries), GOAL_MET if content else GAVE_UP)
 
 
 def replayed(brief: UserBrief, recording: Recording, history: History) -> UserMove:
@@ -86,15 +128,29 @@ def replayed(brief: UserBrief, recording: Recording, history: History) -> UserMo
     Raises:
         ValueError: it is not the user's turn, or all conversations are over.
     """
-    brief = briefed(brief, recording)
-    due = recording.entries[len(history)] if len(history) < len(recording.entries) else None
-    if not isinstance(due, UserSaid) or not _follows(brief, recording, history):
-        return plan(brief, history)
-    if not due.closing:
-        return UserMove(due.text)
-    if due.conversation < len(brief.conversations):
-        return UserMove(due.text, ending=CONVERSATION_OVER)
-    return UserMove(due.text, ending=recording.ending or GAVE_UP)
+    move = said_again(brief, recording, history)
+    return move or replace(plan(briefed(brief, recording), history), replayed=False)
+
+
+def said_again(brief: UserBrief, recording: Recording, history: History) -> UserMove | None:
+    """The recorded turn; None where it does not fit what has been said, or no user could make it
+    now: giving up on an agent that gets on with it, say."""
+    said = conversation_alone(history)
+    due = recording.entries[len(said)] if len(said) < len(recording.entries) else None
+    known = briefed(brief, recording)
+    if not isinstance(due, UserSaid) or not _follows(known, recording, said):
+        return None
+    try:
+        if act := due_act(brief, history):
+            return UserMove("", act=act, replayed=True)
+    except UnknownFact as error:
+        return UserMove("", invalid=f"the scenario's text cannot be said: {error}")
+    ending = None
+    if due.closing:
+        more = due.conversation < len(known.conversations)
+        ending = CONVERSATION_OVER if more else recording.ending or GAVE_UP
+    move = UserMove(due.text, ending=ending, replayed=True)
+    return move if violation(brief, history, move) is None else None
 
 
 def briefed(brief: UserBrief, recording: Recording) -> UserBrief:
@@ -110,7 +166,7 @@ def briefed(brief: UserBrief, recording: Recording) -> UserBrief:
     )
 
 
-def _follows(brief: UserBrief, recording: Recording, history: History) -> bool:
+def _follows(brief: UserBrief, recording: Recording, history: Talk) -> bool:
     """Whether everything so far went as recorded."""
     words = " ".join(
         [own_words(brief), *(e.text for e in recording.entries if isinstance(e, UserSaid))]
@@ -154,7 +210,7 @@ def _question_words(text: str) -> set[str]:
     return set(re.findall(r"\w+", asked.casefold()))
 
 
-def _facts(entries: History) -> Iterator[tuple[str, str]]:
+def _facts(entries: Talk) -> Iterator[tuple[str, str]]:
     """Names and values: what the agent asked for, and what the user then said."""
     for question, answer in pairwise(entries):
         if not isinstance(question, AgentSaid) or not isinstance(answer, UserSaid):
@@ -196,5 +252,12 @@ def _done_when(answer: str) -> Pattern:
     )
 
 
-def _ending(ending: str | None) -> Ending | None:
-    return GOAL_MET if ending == GOAL_MET else GAVE_UP if ending == GAVE_UP else None
+def _contents(answer: str) -> bool:
+    """Whether a user may leave content after this answer, as far as its words tell."""
+    heard = hear(answer, {}, ())
+    unsettled = heard.asks_other or heard.confirmation or heard.hold_on
+    return not (unsettled or heard.refused or heard.trouble)
+
+
+def _final(ending: Ending | None) -> Ending | None:
+    return None if ending == CONVERSATION_OVER else ending

@@ -14,10 +14,16 @@ from services.runtime.models import Model, ModelSettings
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import Settings
+from services.user_simulator.acting import done_since
 from services.user_simulator.agenda import AgendaSimulator
 from services.user_simulator.core import KINDS, UserSide, UserSimulatorCore, perform
 from services.user_simulator.llm import LlmSimulator
-from services.user_simulator.simulator import History, UserMove, UserSimulator
+from services.user_simulator.pacing import pause_ms
+from services.user_simulator.replay import ReplaySimulator
+from services.user_simulator.simulator import History, UserMove, UserSimulator, next_number
+
+THINKING = 100_000
+"""The most users who may be thinking or waiting to write at once."""
 
 
 class UserSimulatorSettings(Settings):
@@ -84,26 +90,33 @@ async def make_simulator(
     agenda = AgendaSimulator()
     model_settings = settings.model()
     if model_settings is None:
-        return agenda
+        return ReplaySimulator(agenda)
     model = Model(model_settings, "user", service.metrics)
     await model.prepare()
     player = LlmSimulator(model)
-    return player if settings.user_simulator == "llm" else ByBrief(agenda, player)
+    return ReplaySimulator(
+        player if settings.user_simulator == "llm" else ByBrief(agenda, player), improvises=True
+    )
 
 
 async def start(service: Service[UserSimulatorSettings]) -> None:
     """Wire the service: every due user turn is played and appended."""
     simulator = await make_simulator(service.settings, service)
 
-    async def act(state: UserSide, action: Hashable) -> None:
-        await asyncio.sleep(state.brief.think_ms / 1000 if state.brief else 0)
-        events = await perform(state, action, simulator, service.clock)
-        await service.publish(
-            *(Publication(TRAJECTORIES, event.session_id, event) for event in events)
-        )
+    writing = asyncio.Semaphore(service.settings.concurrency)
 
-    table = SessionTable(
-        service, UserSimulatorCore(), act, concurrency=service.settings.concurrency
-    )
+    async def act(state: UserSide, action: Hashable) -> None:
+        if state.brief is not None and not done_since(state.history):
+            await asyncio.sleep(pause_ms(state.brief, next_number(state.history)) / 1000)
+        if state.ended:
+            return  # while the user was thinking
+        async with writing:
+            events = await perform(state, action, simulator, service.clock)
+            await service.publish(
+                *(Publication(TRAJECTORIES, event.session_id, event) for event in events)
+            )
+
+    # Those who only think are in nobody's way: the bound is on those who write.
+    table = SessionTable(service, UserSimulatorCore(), act, concurrency=THINKING)
     await service.consume([TRAJECTORIES], table, kinds=KINDS)
     service.log.info("plays users", pin=simulator.pin())

@@ -1,8 +1,9 @@
 """What every user simulator takes and gives.
 
 A simulator is handed the user's brief and the conversation as the user sees it: the texts of
-both sides and nothing else. `History` has no place for tool calls, messages, metadata, scores
-or expectations, so no simulator can be given them by mistake.
+both sides, what the user itself did with tools of its own, and nothing else. `History` has no
+place for the agent's tool calls, messages, metadata, scores or expectations, so no simulator can
+be given them by mistake.
 """
 
 from __future__ import annotations
@@ -40,19 +41,51 @@ class AgentSaid:
     text: str
 
 
-History = tuple[UserSaid | AgentSaid, ...]
+@final
+@dataclass(frozen=True, slots=True)
+class UserDid:
+    """The user used a tool of its own, and this is what came of it."""
+
+    conversation: int
+    tool: str
+    arguments: str
+    """A JSON object."""
+    response: str
+    """JSON, or text if `is_text`."""
+    is_text: bool = False
+    refused: bool = False
+    """There was no answer of the tool's: it does not exist, or not with such arguments."""
+
+
+Talk = tuple[UserSaid | AgentSaid, ...]
+History = tuple[UserSaid | AgentSaid | UserDid, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UserAct:
+    """The user is about to use a tool of its own."""
+
+    tool: str
+    arguments: str
+    """A JSON object."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class UserMove:
-    """What the user does next: says something, ends, or both."""
+    """What the user does next: says something, ends, or both; or does something before that."""
 
     text: str
     ending: Ending | None = None
+    act: UserAct | None = None
+    """Then nothing is said: the next move is due when it is known what came of it."""
     invalid: str | None = None
     """What the simulator did wrong; the session is then invalid, not failed."""
     usage: Usage | None = None
+    replayed: bool | None = None
+    """Users with a recording: whether this is what was said in it, or the agent's other words have
+    led away from it."""
 
 
 class UserSimulator(Protocol):
@@ -61,10 +94,10 @@ class UserSimulator(Protocol):
     async def next_turn(self, brief: UserBrief, history: History) -> UserMove:
         """The user's next move.
 
-        Called with an empty history, after an agent's answer, or after a closing turn (the
-        opening of the next conversation is then due). Trouble in playing the user is a move
-        with `invalid`, never an exception; only a history in which it is not the user's turn
-        raises ValueError. May wait for a model, within the simulator's own deadline.
+        Called with an empty history, after an agent's answer, after something the user did, or
+        after a closing turn (the opening of the next conversation is then due). Trouble in playing
+        the user is a move with `invalid`, never an exception; only a history in which it is not the
+        user's turn raises ValueError. May wait for a model, within the simulator's own deadline.
         """
 
     def pin(self) -> str:

@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from schemas.briefs import UserBrief
 from schemas.user import Conversation
+from services.user_simulator.acting import asked_for
 from services.user_simulator.hearing import Heard, hear
 
 MAX_WAITS = 2
@@ -29,6 +30,7 @@ class Does(Enum):
     RETRY = auto()
     WAIT = auto()
     UNKNOWN = auto()
+    REPORT = auto()
     LEAVE = auto()
     QUIT = auto()
 
@@ -51,6 +53,8 @@ class Agenda:
     """What is still to be said, the next on top (last)."""
     asked: frozenset[str] = frozenset()
     confirmed: frozenset[str] = frozenset()
+    did: frozenset[int] = frozenset()
+    """Numbers of the brief's actions that the agent has asked for."""
     corrected: frozenset[str] = frozenset()
     """Names of facts that the agent was put right about; empty for what the user wants."""
     pushed: int = 0
@@ -92,7 +96,8 @@ def standing_after(
     words = own_words(brief)
     for number, reply in enumerate(replies, 1):
         heard = hear(reply, brief.facts, conversation.goals[agenda.goal].done_when, words)
-        agenda, acts = _settle(_respond(agenda, heard, conversation, brief.persona.patience))
+        patience, wanted = brief.persona.patience, frozenset(asked_for(brief, reply))
+        agenda, acts = _settle(_respond(agenda, heard, conversation, patience, wanted))
         standing = Standing(agenda, acts or (agenda.stack[-1],), heard.done, number)
         if standing.acts[0].does in (Does.LEAVE, Does.QUIT):
             break
@@ -117,11 +122,18 @@ def _settle(agenda: Agenda) -> tuple[Agenda, tuple[Act, ...]]:
     return replace(agenda, stack=stack[:cut]), stack[: cut - 1 : -1]
 
 
-def _respond(agenda: Agenda, heard: Heard, conversation: Conversation, patience: int) -> Agenda:
-    """The agenda after an answer of the agent."""
+def _respond(
+    agenda: Agenda,
+    heard: Heard,
+    conversation: Conversation,
+    patience: int,
+    wanted: frozenset[int] = frozenset(),
+) -> Agenda:
+    """The agenda after an answer of the agent; `wanted` are the actions that it asks for."""
     if heard.done:
         return replace(
-            agenda, stack=agenda.stack[:-1], confirmed=frozenset(), waited=0, idle=0
+            agenda, stack=agenda.stack[:-1], confirmed=frozenset(), did=frozenset(), waited=0,
+            idle=0,
         )  # fmt: skip
     if heard.mistaken or heard.mistook_matter:
         return _put_right(agenda, heard, patience)
@@ -131,6 +143,8 @@ def _respond(agenda: Agenda, heard: Heard, conversation: Conversation, patience:
         if heard.confirmation and not heard.refused:
             acts.insert(0, Act(Does.ANSWER))
         return _push(replace(agenda, asked=agenda.asked | set(new), idle=0), *reversed(acts))
+    if wanted:
+        return _do(agenda, heard, patience, wanted)
     if (heard.trouble or heard.hold_on) and agenda.waited < min(MAX_WAITS, patience):
         act = Act(Does.RETRY if heard.trouble else Does.WAIT)
         return _push(replace(agenda, waited=agenda.waited + 1), act)
@@ -155,6 +169,17 @@ def _respond(agenda: Agenda, heard: Heard, conversation: Conversation, patience:
     if heard.refused:
         return _push(agenda, Act(Does.QUIT))
     return _tick(agenda, patience)
+
+
+def _do(agenda: Agenda, heard: Heard, patience: int, wanted: frozenset[int]) -> Agenda:
+    """The agenda after an answer that asks the user to do something: its other words lead up to
+    that. What was done for this goal already costs patience to do again."""
+    progress = not wanted <= agenda.did
+    agenda = replace(agenda, did=agenda.did | wanted)
+    acts = [Act(Does.REPORT)]
+    if heard.asked:
+        acts.insert(0, Act(Does.INFORM, facts=heard.asked, again=True))
+    return _push(_tick(agenda, patience, progress=progress), *acts)
 
 
 def _put_right(agenda: Agenda, heard: Heard, patience: int) -> Agenda:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from schemas.briefs import UserBrief
 from schemas.user import UserGoal
+from services.user_simulator import acting
 from services.user_simulator.character import out_of_character, words
 from services.user_simulator.knowledge import invention
 from services.user_simulator.phrasing import UnknownFact, Voice, spoken
@@ -52,7 +53,9 @@ def checked(brief: UserBrief, history: History, move: UserMove) -> UserMove:
 
 def violation(brief: UserBrief, history: History, move: UserMove) -> str | None:
     """What no user would do, in a sentence; None if nothing is."""
-    authored = tuple(_authored(brief))
+    if move.act is not None:
+        return acting.impossible(brief, history, move.act)
+    authored = (*_authored(brief), *acting.said_by_tools(history))
     own = _without(move.text, authored)
     return (
         _form(history, move)
@@ -179,6 +182,8 @@ def _authored(brief: UserBrief) -> Iterator[str]:
                 continue
     for fact in brief.facts.values():
         yield spoken(fact.value)
+    yield from (line.text for line in brief.recording if line.who == "user")
+    yield from acting.report_texts(brief)
 
 
 def _without(text: str, authored: Sequence[str]) -> str:

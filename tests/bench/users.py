@@ -232,6 +232,7 @@ def _figures(group: Sequence[Outcome]) -> dict[str, Any]:
     return {
         "sessions": len(group),
         "endings": Counter(one.ending for one in group),
+        "personas": Counter(one.style for one in group),
         "user_turns": {"median": statistics.median(turns), "max": max(turns)},
     }
 

@@ -65,9 +65,7 @@ class ClickHouseServer:
 
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseServer]:
-    require_lane(
-        "clickhouse", SERVER is not None, "run deploy/clickhouse/install-debian.sh as root"
-    )
+    require_lane("clickhouse", SERVER is not None, "run `make clickhouse` as root")
     server = ClickHouseServer(tmp_path_factory.mktemp("clickhouse"))
     server.start()
     yield server

@@ -349,6 +349,9 @@ def test_refusals_that_are_recorded(server: Server) -> None:
     server.start("lost", world="no-such-world")
     refused(server.call("crash", session_id="lost"), "world_unknown")
     assert last_code(server, "lost") == "world_unknown"
+    server.start("unplayed", world="", answers="model")
+    refused(server.call("crash", session_id="unplayed"), "answer_failed")
+    assert last_code(server, "unplayed") == "answer_failed"
     server.start("limit", max_calls=0)
     refused(server.call("crash", session_id="limit"), "tool_call_limit")
     refused(server.call("crash", session_id="limit"), "tool_call_limit")

@@ -59,6 +59,7 @@ def comparable_aggregates(aggregates: RunAggregates) -> RunAggregates:
     scenarios = tuple(
         replace(
             scenario,
+            load=None,
             dimensions=tuple(
                 replace(one, examples=tuple(replace(e, session_id="") for e in one.examples))
                 for one in scenario.dimensions
@@ -117,7 +118,7 @@ def test_more_replicas_give_the_same_run(
     with running_stack(tmp_path, "--replicas", str(replicas)) as replicated:
         replicated.publish_suite()
         replicated.register_agent("good", stack.agent_urls["good"])
-        status = replicated.run(request("replicated"), timeout_s=150)
+        status = replicated.run(request("replicated"), timeout_s=400)
         assert status.state == "aggregated"
         assert_equal(outcome(replicated, "replicated"), reference)
 
@@ -129,7 +130,7 @@ def test_kill_9_in_the_middle_of_a_run_changes_nothing(
     run_id = f"kill-{victim}"
     stack.request(request(run_id))
     with killing(stack, victim, run_id):
-        status = stack.final_status(run_id, timeout_s=200)
+        status = stack.final_status(run_id, timeout_s=400)
     assert (status.state, status.lost) == ("aggregated", 0)
     assert set(status.reasons) <= {"goal_met", "gave_up"}
     assert_equal(outcome(stack, run_id), reference)

@@ -184,7 +184,7 @@ def test_bad_agents_end_their_own_sessions_and_nobody_elses(stack: RunningStack)
                 )
             )  # fmt: skip
         for run_id in runs:
-            status = wait_until(lambda run_id=run_id: over_of(stack, run_id), 60, f"run {run_id}")
+            status = wait_until(lambda run_id=run_id: over_of(stack, run_id), 180, f"run {run_id}")
             assert (status.state, status.lost) in OVER, (run_id, status.errors)
         events = {run_id: stack.trajectories(run_id)[SCENARIO, 0] for run_id in runs}
         over = call(late.body, late.tokens[-1])
@@ -241,4 +241,4 @@ def test_the_stack_is_still_ready(stack: RunningStack) -> None:
             httpx.get(f"{url}/readyz").status_code == 200 for url in stack.endpoints.values()
         )
 
-    wait_until(ready, 20, "every service to be ready")
+    wait_until(ready, 90, "every service to be ready")

@@ -55,7 +55,7 @@ def test_every_event_of_a_session_can_be_read_back_with_sql(stack: RunningStack)
             run_id="sql", suite="order-support", agent_id="good", baseline="none", scenarios=FEW
         )
     )
-    wait_until(lambda: (s := stack.status("sql")) and s.stored, 60, "rows in the store")
+    wait_until(lambda: (s := stack.status("sql")) and s.stored, 180, "rows in the store")
     for (scenario, _), events in stack.trajectories("sql").items():
         answer = stack.cli(
             "sql", "--json",
@@ -74,7 +74,7 @@ def test_every_event_of_a_session_can_be_read_back_with_sql(stack: RunningStack)
 
 
 def rejected(stack: RunningStack, request: RunRequest) -> str:
-    status = stack.run(request, timeout_s=40)
+    status = stack.run(request, timeout_s=120)
     assert status.state == "rejected"
     verdict = stack.verdict(request.run_id)
     assert verdict.verdict == "INCONCLUSIVE"  # a waiting deploy gets an answer
@@ -137,7 +137,7 @@ def test_a_poisoned_record_on_every_topic_stops_nobody(stack: RunningStack) -> N
         topic.full_name for topic in ALL if topic.name != "dead-letters"
     }
     # The author of a run request looks at the status topic.
-    answer = wait_until(lambda: stack.status("poison-0"), 20, "the answer to a poisoned request")
+    answer = wait_until(lambda: stack.status("poison-0"), 90, "the answer to a poisoned request")
     assert answer.state == "rejected"
     assert "single-object encoding" in answer.errors[0]
 

@@ -7,19 +7,20 @@ the product's own. Waiting is skipped, so injected delays and backoff cost nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+from starlette.applications import Starlette
 
 from deploy.demo.agent import create_app
 from deploy.demo.builds import BUILDS
 from deploy.demo.register import AGENT_NAME, agent_registration
 from deploy.demo.world import world
 from schemas.briefs import judge_brief
-from schemas.loader import parse_suite, scenario_of
+from schemas.loader import scenario_of
 from schemas.registry import Suite
 from schemas.runs import RunRequest
 from schemas.scenario import Scenario
@@ -31,16 +32,18 @@ from schemas.trajectory import (
     SessionEnded,
     TrajectoryEvent,
 )
+from services.cli.suites import read_suite
 from services.dispatcher.expansion import Plan, Planned, make_plan, started_event
 from services.dispatcher.session_core import DispatcherCore, End, Post
 from services.judge.core import judge_session
-from services.tool_proxy.answer import Call, execute
+from services.tool_proxy.answer import Call, Outcome, execute
 from services.tool_proxy.recording import event_of, reply_of
 from services.tool_proxy.repeats import Repeats, arrived, recorded_call
 from services.tool_proxy.session import Posting, ProxyCore, likeness
 from services.tool_proxy.session import SessionState as ProxyState
 from services.user_simulator.agenda import AgendaSimulator
 from services.user_simulator.core import UserSimulatorCore, perform
+from services.user_simulator.replay import ReplaySimulator
 
 SUITE = Path(__file__).parents[2] / "deploy" / "demo" / "suite"
 TOKEN = "agent-token"
@@ -48,8 +51,7 @@ TOKEN = "agent-token"
 
 def demo_suite() -> Suite:
     """The demo's suite as it stands in the tree."""
-    files = {f.name: f.read_text() for f in SUITE.glob("*.yaml")}
-    return parse_suite(files.pop("suite.yaml"), files)
+    return read_suite(SUITE)
 
 
 class StandingClock:
@@ -119,8 +121,16 @@ class Played:
 class Offline:
     """Plays sessions of a suite against one build of the demo agent."""
 
-    def __init__(self, suite: Suite, build: str, *, repost: bool = False) -> None:
-        """`repost`: every turn is posted twice, as after a crash of the dispatcher."""
+    def __init__(
+        self,
+        suite: Suite,
+        build: str,
+        *,
+        repost: bool = False,
+        make_app: Callable[..., Starlette] = create_app,
+    ) -> None:
+        """`repost`: every turn is posted twice, as after a crash of the dispatcher. `make_app`:
+        makes the agent, as `create_app` does."""
         self._suite, self._repost = suite, repost
         self.scenarios = [scenario_of(entry) for entry in suite.scenarios]
         self._agent = agent_registration("demo", AGENT_NAME, "http://agent/dispatch", build)
@@ -129,7 +139,7 @@ class Offline:
         self._sessions: dict[str, Session] = {}
         self._clock = StandingClock()
         to_proxy = httpx.AsyncClient(transport=httpx.MockTransport(self._tool_call))
-        app = create_app(
+        app = make_app(
             BUILDS[build], TOKEN, clients=[to_proxy],
             sleep=self._clock.sleep, monotonic=self._clock.monotonic,
         )  # fmt: skip
@@ -170,7 +180,9 @@ class Offline:
                     answer = await self._post(session, start, text, list(dispatcher.history))
                 session.events.append(answer)
             elif dispatcher.ended is None and says is not None:
-                session.events += await perform(user, says, AgendaSimulator(), self._clock)
+                session.events += await perform(
+                    user, says, ReplaySimulator(AgendaSimulator()), self._clock
+                )
             elif dispatcher.ended is None:
                 raise AssertionError("nobody wants to go on")
         del self._sessions[planned.session_id]
@@ -242,7 +254,9 @@ class Offline:
                 tool=tool, raw=raw, arguments=arguments, posting=session.posting,
                 turn=session.turn, conversation=session.conversation, idempotency_key=key,
             )  # fmt: skip
-            event = event_of(state, call, execute(state, call), at_ms=0, latency_ms=0)
+            outcome = execute(state, call)
+            assert isinstance(outcome, Outcome)
+            event = event_of(state, call, outcome, at_ms=0, latency_ms=outcome.delay_ms)
             self._proxy_core.apply(state, event)
             session.events.append(event)
             called = event.tool_called

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +13,11 @@ from pydantic import SecretStr
 from schemas.scores import DimensionScore
 from services.judge.core import judge_session
 from services.judge.llm import LlmJudge
+from services.runtime.judging import JudgeModelSettings
 from services.runtime.metrics import Metrics
-from tests.integration.test_judge_llm import KEY, Provider, fails, says
+from tests.support import scripted_model
 from tests.support.assertions import states, uttered
+from tests.support.scripted_model import KEY, Provider, fails, says
 from tests.support.trajectories import brief
 
 pytestmark = [pytest.mark.req("S05"), pytest.mark.timeout(120)]
@@ -32,21 +33,16 @@ GROUNDED = {
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    scripted = Provider()
-    thread = threading.Thread(target=scripted.server.serve_forever, daemon=True)
-    thread.start()
-    yield scripted
-    scripted.server.shutdown()
-    scripted.server.server_close()
-    thread.join(5)
+    with scripted_model.provider() as listening:
+        yield listening
 
 
 def judged(provider: Provider, entry: Any, timeout_s: float = 60) -> tuple[DimensionScore, str]:
     metrics = Metrics()
+    settings = JudgeModelSettings(judge_model="openai/judge-1", judge_quality=())
     model = LlmJudge(
-        "openai/judge-1", metrics, api_base=provider.url, api_key=SecretStr(KEY),
-        timeout_s=timeout_s,
-    )  # fmt: skip
+        settings, metrics, api_base=provider.url, api_key=SecretStr(KEY), timeout_s=timeout_s
+    )
     goals = {"assertions": [entry]}
     result = asyncio.run(judge_session(states(SAID).end(), brief(goals=goals), 1, model))
     assert KEY not in repr(result)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,84 +18,39 @@ from services.judge.core import judge_session
 from services.judge.llm import LlmJudge
 from services.judge.trajectory import read
 from services.judge.transcript import FIELD_CHARS, TranscriptTooLong, render
+from services.runtime.judging import JudgeModelSettings
 from services.runtime.metrics import Metrics
+from tests.support import scripted_model
+from tests.support.scripted_model import (
+    KEY,
+    Answering,
+    Provider,
+    Reply,
+    completion,
+    fails,
+    says,
+    verdict,
+)
 from tests.support.trajectories import Session, brief
 
 pytestmark = [pytest.mark.req("S03", "V09"), pytest.mark.timeout(120)]
 
-KEY = "sk-judge-0123456789abcdef"
-Reply = tuple[int, dict[str, Any]]
-
-
-class Provider:
-    """An OpenAI-compatible endpoint: each request is answered by the next reply, the last stays."""
-
-    def __init__(self) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.authorizations: list[str | None] = []
-        self.replies: list[Callable[[dict[str, Any]], Reply]] = []
-        self.delay_s = 0.0
-        provider = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                provider.authorizations.append(self.headers["Authorization"])
-                provider.requests.append(body)
-                time.sleep(provider.delay_s)
-                index = min(len(provider.requests), len(provider.replies)) - 1
-                status, answer = provider.replies[index](body)
-                payload = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, *_: object) -> None:
-                """Quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-
-    def prompt(self, index: int = 0) -> str:
-        return str(self.requests[index]["messages"][1]["content"])
-
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    scripted = Provider()
-    thread = threading.Thread(target=scripted.server.serve_forever, daemon=True)
-    thread.start()
-    yield scripted
-    scripted.server.shutdown()
-    scripted.server.server_close()
-    thread.join(5)
+    with scripted_model.provider() as listening:
+        yield listening
 
 
-def says(content: str | None, **extra: Any) -> Callable[[dict[str, Any]], Reply]:
-    """A chat completion with this content; `finish` and fields of the message in `extra`."""
-    finish = extra.pop("finish", "stop")
-    message = {"role": "assistant", "content": content, **extra}
-    body = {
-        "id": "c", "object": "chat.completion", "created": 1, "model": "judge-1-2026-01-01",
-        "choices": [{"index": 0, "finish_reason": finish, "message": message}],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18},
-    }  # fmt: skip
-    return lambda _: (200, body)
-
-
-def verdict(verdict: str = "pass", citations: tuple[str, ...] = ("a1",)) -> str:
-    answer = {"rationale": "It shows.", "verdict": verdict, "citations": list(citations)}
-    return json.dumps(answer)
-
-
-def fails(status: int) -> Callable[[dict[str, Any]], Reply]:
-    return lambda _: (status, {"error": {"message": f"bad key {KEY}", "type": "x", "code": None}})
+OUTAGE = {"id": "f1", "tool": "refund", "kind": "outage", "calls": [1]}
 
 
 def session() -> list[TrajectoryEvent]:
-    conversation = Session(world={"secret": "the start state"}, task_input='{"plan": "gold"}')
+    conversation = Session(
+        category="failure-injection",
+        world={"secret": "the start state"},
+        task_input='{"plan": "gold"}',
+    )
     conversation.user("Refund 7").trace("handoff", {"to": "billing"})
     conversation.call("refund", {"id": "7"}, injected="outage").call("refund", {"id": "7"})
     return conversation.agent("Refunded.").end()
@@ -111,12 +64,14 @@ def judge(
 ) -> tuple[SessionScored, str]:
     """The scored session, and the metrics it left."""
     metrics = Metrics()
+    settings = JudgeModelSettings(judge_model="openai/judge-1", judge_quality=())
     model = LlmJudge(
-        "openai/judge-1", metrics, api_base=provider.url, api_key=SecretStr(KEY),
-        timeout_s=timeout_s,
-    )  # fmt: skip
+        settings, metrics, api_base=provider.url, api_key=SecretStr(KEY), timeout_s=timeout_s
+    )
     goals = {"criteria": criteria or ("The agent is honest.",)}
-    result = asyncio.run(judge_session(events or session(), brief(goals=goals), 1, model))
+    told = brief(goals=goals) if events else brief(goals=goals, failures=[OUTAGE])
+    result = asyncio.run(judge_session(events or session(), told, 1, model))
+    assert result.valid, result.invalid_reason
     assert KEY not in repr(result)
     return result, metrics.render().decode()
 
@@ -132,14 +87,15 @@ def test_a_verdict_with_citations_from_a_pinned_model(provider: Provider) -> Non
     score = criterion(result)
     assert (score.status, score.passed, score.citations) == ("scored", True, ("t2", "a1"))
     assert score.reason == "“The agent is honest.”: It shows."
-    assert score.evaluator == "criteria/1 openai/judge-1 (judge-1-2026-01-01)"
-    assert result.judge == "judge/2 openai/judge-1"
+    assert score.evaluator == "criteria/2 openai/judge-1 (judge-1-2026-01-01)"
+    assert result.judge == "judge/3 llm:openai/judge-1@temperature=0"
     request = provider.requests[0]
     assert (request["model"], request["temperature"]) == ("judge-1", 0)
     assert request["response_format"]["json_schema"]["strict"] is True
     assert provider.authorizations == [f"Bearer {KEY}"]
     assert 'windtunnel_model_calls_total{outcome="ok",role="judge"} 1.0' in metrics
-    assert 'windtunnel_model_tokens_total{direction="input",role="judge"} 11.0' in metrics
+    labels = 'direction="input",model="openai/judge-1",role="judge"'
+    assert f"windtunnel_model_tokens_total{{{labels}}} 11.0" in metrics
 
 
 def test_a_failed_criterion_fails_the_session(provider: Provider) -> None:
@@ -151,7 +107,7 @@ def test_a_failed_criterion_fails_the_session(provider: Provider) -> None:
 def test_every_criterion_is_asked_by_itself(provider: Provider) -> None:
     def reply(request: dict[str, Any]) -> Reply:
         polite = "Criterion: It is polite." in request["messages"][1]["content"]
-        return says(verdict("pass" if polite else "fail"))(request)
+        return completion(verdict("pass" if polite else "fail"))
 
     provider.replies = [reply]
     result, _ = judge(provider, "It is polite.", "It is brief.", "It is funny.")
@@ -167,7 +123,7 @@ def test_the_model_reads_the_whole_trajectory(provider: Provider) -> None:
     by_step = {line["step"]: line for line in lines}
     assert by_step["start"]["task_input"] == '{"plan": "gold"}'
     assert by_step["x1"] == {"step": "x1", "trace": "handoff", "payload": '{"to": "billing"}'}
-    assert by_step["t1"]["injected_failure"] == "outage"
+    assert by_step["t1"]["injected"] == "outage"
     assert by_step["a1"]["agent"] == "Refunded."
     assert "the start state" not in provider.prompt()
 
@@ -224,9 +180,7 @@ def test_a_second_unusable_answer_leaves_the_criterion_unscored(provider: Provid
         says(verdict(), finish="content_filter"),
     ],
 )
-def test_a_refusal_is_no_verdict(
-    provider: Provider, reply: Callable[[dict[str, Any]], Reply]
-) -> None:
+def test_a_refusal_is_no_verdict(provider: Provider, reply: Answering) -> None:
     provider.replies = [reply]
     score = criterion(judge(provider)[0])
     assert (score.status, score.passed) == ("unscored", None)
@@ -273,7 +227,7 @@ def test_an_unreachable_model_is_no_verdict() -> None:
 
 def test_long_texts_are_cut_visibly_and_long_sessions_are_refused() -> None:
     conversation = Session().user("x" * (FIELD_CHARS + 5)).agent()
-    assert "[... 5 more characters]" in render(read(conversation.end()))[0]
+    assert "[... 5 more characters]" in render(read(conversation.end())).text
     conversation = Session()
     for _ in range(30):
         conversation.user("x" * FIELD_CHARS).agent()

@@ -1,4 +1,4 @@
-"""Users of all personas against agents of all kinds: the share of the bench that is always run."""
+"""Two thousand users of all personas against agents of all kinds, of use and of none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench import users
 from tests.bench.users import DEMO, USELESS, Outcome, against_useless, battery, distinct, summary
 from tests.support.users import STYLES
 
-SESSIONS = 800
+SESSIONS = 2000
 
 
 @cache
@@ -27,7 +27,11 @@ def test_nothing_is_said_that_must_not_be_and_every_session_ends_for_a_stated_re
     assert report["sessions"] == SESSIONS
     assert report["wrong"] == dict.fromkeys(report["wrong"], 0)
     assert set(report["agents"]) == {DEMO, *USELESS}
+    assert set(report["agents"]) >= {DEMO, "silent", "looping", "over-asking", "hostile"}
     assert all(report["personas"][style] > SESSIONS // 10 for style in STYLES)
+    for agent, figures in report["agents"].items():
+        assert set(figures["personas"]) == set(STYLES), f"{agent} did not meet every persona"
+        assert set(figures["endings"]) <= {"goal_met", "gave_up"}
 
 
 @pytest.mark.req("V02")
@@ -47,6 +51,11 @@ def test_trials_of_one_scenario_differ_in_their_words() -> None:
     assert words["distinct_sessions"] > 0.95
     assert words["distinct_1"] > 0.25
     assert words["distinct_2"] > 0.45
+    print("wording over trials:", words)
+    for style, figures in words["by_persona"].items():
+        # Over every scenario at once, so lower: distinct-n falls as texts grow.
+        assert figures["distinct_1"] > 0.05, style
+        assert figures["distinct_2"] > 0.15, style
 
 
 @pytest.mark.req("V04")

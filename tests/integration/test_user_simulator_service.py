@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from schemas.briefs import UserBrief
+from schemas.latency import Latency
+from schemas.pins import AGENDA
 from schemas.topics import TRAJECTORIES
 from schemas.trajectory import AgentTurn, Limits, SessionEnded, SessionStarted, TrajectoryEvent
+from schemas.user import Persona, RecordedLine
 from services.runtime.bus import BusProducer, BusSettings
 from services.runtime.service import Publication, outgoing_record
+from services.user_simulator.pacing import pause_ms
 from tests.contract.bus_tools import eventually, producing
 from tests.support.live import CODEC, Start, decoded, live_broker, live_services
 from tests.support.users import REFUND, RETURN, brief, conversation
@@ -53,6 +58,21 @@ def agent(session: str, turn: int, text: str, talk: int = 1) -> TrajectoryEvent:
     return event(session, f"a{turn}", "agent_turn", body, turn, talk)
 
 
+RECORDED = UserBrief(
+    persona=Persona(name="plain"),
+    seed=4,
+    think=Latency(min_ms=1, max_ms=60),
+    recording=tuple(
+        RecordedLine.model_validate({"who": who, "text": text})
+        for who, text in (
+            ("user", "my kettle leaks"), ("agent", "What is your order number?"),
+            ("user", "its ORD-4711"), ("agent", "A refund has been issued."),
+            ("user", "great, bye"),
+        )
+    ),
+)  # fmt: skip
+
+
 class Log:
     """The trajectories topic, written and read."""
 
@@ -67,12 +87,15 @@ class Log:
 
     def user_turns(self, session: str) -> list[tuple[int, int, str | None, str | None]]:
         """(turn, conversation, ending, invalid) of each, in log order, duplicates included."""
-        events = decoded(self._settings, TRAJECTORIES, TrajectoryEvent)
         return [
             (e.turn, e.conversation, e.user_turn.ending, e.user_turn.invalid)
-            for e in events
-            if e.session_id == session and e.user_turn is not None
+            for e in self.events(session)
+            if e.user_turn is not None
         ]
+
+    def events(self, session: str) -> list[TrajectoryEvent]:
+        events = decoded(self._settings, TRAJECTORIES, TrajectoryEvent)
+        return [event for event in events if event.session_id == session]
 
     async def has(self, session: str, count: int) -> None:
         await eventually(
@@ -111,6 +134,15 @@ def test_it_plays_over_the_log_and_goes_on_after_a_kill(
                 (1, 1, None, None), (2, 1, "conversation_over", None), (3, 2, None, None),
                 (4, 2, "goal_met", None),
             ]  # fmt: skip
+            await log.append(started("recorded", RECORDED.model_dump_json()))
+            await log.has("recorded", 1)
+            await log.append(agent("recorded", 1, "What's the order number?"))
+            await log.has("recorded", 2)
+            await log.append(agent("recorded", 2, "And your date of birth?"))
+            await log.has("recorded", 3)
+            said = [e.user_turn for e in log.events("recorded") if e.user_turn]
+            assert [turn.replayed for turn in said] == [True, True, False]
+            assert [turn.think_ms for turn in said] == [pause_ms(RECORDED, n) for n in (1, 2, 3)]
             ((turn, _, ending, invalid),) = log.user_turns("bad")
             assert (turn, ending) == (1, None)
             assert "cannot be read" in (invalid or "")
@@ -118,4 +150,4 @@ def test_it_plays_over_the_log_and_goes_on_after_a_kill(
             assert await asyncio.to_thread(process.wait, 20) == 0
 
     asyncio.run(scenario())
-    assert "agenda/2" in (tmp_path / "services.user_simulator.log").read_text()
+    assert AGENDA in (tmp_path / "services.user_simulator.log").read_text()

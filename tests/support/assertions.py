@@ -17,9 +17,11 @@ TRACKER: dict[str, Any] = {"event": "action_executed", "name": "action_listen"}
 
 
 class Rater:
-    """A response judge that answers by a function of the question."""
+    """A response judge that answers by a function of the question, and rates no quality."""
 
     model = "scripted/1"
+    pin = "judge/0 scripted/1"
+    quality: tuple[str, ...] = ()
 
     def __init__(self, score: Callable[[Question], float | None] | float | None) -> None:
         self.score = score if callable(score) else lambda _: score

@@ -27,7 +27,6 @@ import psutil
 from deploy.demo.register import agent_registration
 from schemas.codec import Codec
 from schemas.gate import GateStatus
-from schemas.loader import parse_suite
 from schemas.registry import Suite
 from schemas.runs import RunRequest, RunStatus
 from schemas.scores import RunAggregates, SessionScored
@@ -43,6 +42,7 @@ from schemas.topics import (
     Topic,
 )
 from schemas.trajectory import TrajectoryEvent
+from services.cli import suites
 from services.cli.stack.ports import Ports
 from services.runtime.bus.records import Incoming, Outgoing
 from services.runtime.service import Publication, outgoing_record
@@ -63,10 +63,8 @@ def free_port() -> int:
 
 
 def read_suite(folder: Path) -> Suite:
-    """A suite's folder, parsed."""
-    files = sorted(folder.glob("*.yaml"))
-    texts = {path.name: path.read_text() for path in files if path.name != "suite.yaml"}
-    return parse_suite((folder / "suite.yaml").read_text(), texts)
+    """A suite's folder, as it is published."""
+    return suites.read_suite(folder)
 
 
 class RunningStack:
@@ -317,6 +315,7 @@ def comparable_score(score: SessionScored) -> SessionScored:
     """A score without ids, times and the one dimension that is wall time."""
     return replace(
         score,
+        timing=None,
         run_id="",
         session_id="",
         at_ms=0,

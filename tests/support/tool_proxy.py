@@ -29,7 +29,7 @@ from services.runtime.metrics import Metrics
 from services.tool_proxy.answer import Call
 from services.tool_proxy.live import LogUnavailable
 from services.tool_proxy.passthrough import CallRealTool
-from services.tool_proxy.proxy import ProxyLimits, ToolProxy
+from services.tool_proxy.proxy import AskModel, ProxyLimits, ToolProxy
 from services.tool_proxy.recording import Reply
 from services.tool_proxy.session import Posting, ProxyCore, SessionState
 from services.tool_proxy.world import Context, ToolError, World
@@ -114,12 +114,13 @@ def make_brief(
     rules: Sequence[Mapping[str, Any]] = (),
     tools: Sequence[ToolSpec] | None = None,
     world: str | None = "desk",
+    answers: Literal["world", "schema", "model"] = "world",
     state: Mapping[str, Any] | None = None,
     seed: int = 7,
     **others: Any,
 ) -> ToolBrief:
     return ToolBrief(
-        world=None if world is None else WorldSetup(name=world, state=state or {}),
+        world=None if world is None else WorldSetup(name=world, answers=answers, state=state or {}),
         failures=tuple(Failure(**failure) for failure in failures),
         rules=tuple(ResponseRule(**rule) for rule in rules),
         tools=specs(make_world()) if tools is None else tuple(tools),
@@ -255,6 +256,7 @@ class Bench:
         *,
         log: MemoryLog | None = None,
         real_tools: CallRealTool | None = None,
+        ask_model: AskModel | None = None,
         **limits: Any,
     ) -> None:
         self.log = log or MemoryLog(ProxyCore({"desk": make_world()}))
@@ -273,6 +275,7 @@ class Bench:
             log=structlog.get_logger(),
             executor=self.executor,
             real_tools=real_tools,
+            ask_model=ask_model,
             limits=ProxyLimits(**{"start_wait_s": 0.2, **limits}),
             sleep=self._sleep,
         )

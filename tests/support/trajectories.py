@@ -47,6 +47,9 @@ class Session:
         suite_hash: str = "hash",
         failure_multiplier: float = 1.0,
         task_input: str = "{}",
+        seed: int = 1,
+        tool_brief: Mapping[str, Any] | None = None,
+        injection_plan: str = "",
     ) -> None:
         self.events: list[TrajectoryEvent] = []
         self._session_id = session_id
@@ -56,10 +59,13 @@ class Session:
         self._traces = 0
         self.conversation = 1
         started = SessionStarted(
-            scenario_id=scenario_id, category=category, trial=0, seed=1, suite="suite",
+            scenario_id=scenario_id, category=category, trial=0, seed=seed, suite="suite",
             suite_hash=suite_hash, agent_id="agent", agent_fingerprint="f", task_id=1,
-            user_brief="{}", tool_brief=json.dumps({"failure_multiplier": failure_multiplier}),
-            task_input=task_input, limits=Limits(),
+            user_brief="{}", task_input=task_input, limits=Limits(),
+            tool_brief=json.dumps(
+                {"failure_multiplier": failure_multiplier, **(tool_brief or {})}
+            ),
+            injection_plan=injection_plan,
         )  # fmt: skip
         self._add("start", "session_started", session_started=started)
 
@@ -99,28 +105,39 @@ class Session:
         status: int = 200,
         error: str | None = None,
         turn: int | None = None,
+        actor: str | None = None,
     ) -> Session:
-        """A tool call; `changes` is what it did to the world, `injected` the kind of a failure."""
+        """A tool call; `changes` is what it did to the world, `injected` the kind of a failure,
+        which is what it is answered with unless there is a `response`."""
         self._calls += 1
         patch = list(changes)
         if self._calls == 1 and self._world is not None:
             patch.insert(0, {"op": "replace", "path": "", "value": self._world})
         if source is None:
             source = "error" if error else "injected" if injected in FAILING else "odyssey"
+        if response is None and injected in FAILING:
+            # As the tool proxy words it: what is recorded has to be seen in the answer.
+            response = {"error": {"code": injected, "message": "It did not work."}}
+            if injected == "malformed":
+                response = '{"id": "7", "sta'
         is_text = isinstance(response, str)
         body = ToolCalled(
             call=self._calls, tool=tool, arguments=json.dumps(arguments or {}),
             response=response if is_text else json.dumps({} if response is None else response),
             response_is_text=is_text, source=source, status=status, error_code=error,
             injection=Injection(rule_id=rule, kind=injected, occurrence=1) if injected else None,
-            state_patch=json.dumps(patch) if patch else None, dispatch_id="d",
+            state_patch=json.dumps(patch) if patch else None, dispatch_id="d", actor=actor,
         )  # fmt: skip
         return self._add(f"t{self._calls}", "tool_called", turn=turn, tool_called=body)
 
-    def trace(self, type: str = "plan", payload: Any = None) -> Session:
+    def trace(
+        self, type: str = "plan", payload: Any = None, *, actor: str | None = None
+    ) -> Session:
         """Something the agent's runtime reported."""
         self._traces += 1
-        body = TraceEvent(number=self._traces, type=type, payload=json.dumps(payload or {}))
+        body = TraceEvent(
+            number=self._traces, type=type, payload=json.dumps(payload or {}), actor=actor
+        )
         return self._add(f"x{self._traces}", "trace", trace=body)
 
     def end(self, reason: str = "goal_met", detail: str = "") -> list[TrajectoryEvent]:

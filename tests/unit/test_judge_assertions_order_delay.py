@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from schemas.scores import DimensionScore, SessionScored
 from services.judge.assertions.rating import Question, Rating
 from services.judge.core import judge_session
 from services.judge.evaluators.criteria import Judgement
+from services.judge.evaluators.quality import QualityRating
 from services.judge.trajectory import Trajectory
 from tests.support.assertions import TRACKER, action, clarified, flow, slot, uttered
 from tests.support.trajectories import Session
@@ -52,12 +54,21 @@ class Model:
     """Passes every criterion and scores what it is told."""
 
     model = "scripted/1"
+    pin = "judge/0 scripted/1"
+    quality = ()
 
     def __init__(self, relevance: float = 0.8, groundedness: float = 1.0) -> None:
         self.relevance, self.groundedness = relevance, groundedness
 
-    async def judge(self, criterion: str, trajectory: Trajectory, outcome: str) -> Judgement:
-        return Judgement(passed=True, rationale="It does.", citations=("a2",))
+    async def judge(
+        self, criteria: Sequence[str], trajectory: Trajectory, outcome: str
+    ) -> Sequence[Judgement]:
+        return [Judgement(passed=True, rationale="It does.", citations=("a2",)) for _ in criteria]
+
+    async def rate_quality(
+        self, scales: Mapping[str, str], trajectory: Trajectory, outcome: str
+    ) -> Mapping[str, QualityRating]:
+        return {}
 
     async def rate(self, question: Question) -> Rating:
         about_user = question.source is None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.pins import JUDGE
 from schemas.scores import Dimension, DimensionScore, SessionScored
 from schemas.trajectory import TrajectoryEvent
 from services.judge.core import cannot_judge, judge_session, passed
 from services.judge.evaluators.criteria import NO_MODEL, Judgement
+from services.judge.evaluators.quality import QualityRating
 from services.judge.trajectory import Trajectory
 from tests.support.trajectories import Session, brief
 
@@ -31,17 +34,30 @@ FIELDS: dict[str, Any] = {
 
 
 class Scripted:
-    """A criterion judge that answers from a table."""
+    """A model that answers from a table."""
 
     model = "scripted/1"
+    pin = "judge/0 scripted/1"
 
-    def __init__(self, **answers: Judgement) -> None:
+    def __init__(
+        self, ratings: Mapping[str, QualityRating] | None = None, **answers: Judgement
+    ) -> None:
         self.answers = answers
+        self.ratings = ratings or {}
+        self.quality = tuple(self.ratings)
         self.asked: list[str] = []
 
-    async def judge(self, criterion: str, trajectory: Trajectory, outcome: str) -> Judgement:
-        self.asked.append(criterion)
-        return self.answers[criterion]
+    async def judge(
+        self, criteria: Sequence[str], trajectory: Trajectory, outcome: str
+    ) -> Sequence[Judgement]:
+        self.asked += criteria
+        return [self.answers[criterion] for criterion in criteria]
+
+    async def rate_quality(
+        self, scales: Mapping[str, str], trajectory: Trajectory, outcome: str
+    ) -> Mapping[str, QualityRating]:
+        self.asked += scales
+        return {name: self.ratings[name] for name in scales}
 
 
 def events() -> list[TrajectoryEvent]:
@@ -64,12 +80,23 @@ def test_a_session_is_scored_on_every_dimension_with_reasons_and_evaluators() ->
     result = judged(events(), **FIELDS)
     assert (result.valid, result.passed, result.at_ms) == (True, True, 9)
     assert (result.scenario_id, result.trial, result.end_reason) == ("case", 0, "goal_met")
-    assert result.judge == "judge/2"
+    assert result.judge == JUDGE
     names = [score.dimension for score in result.dimensions]
     assert names == sorted(names)
     assert set(Dimension.GATES) - {"criteria"} <= set(names)
     assert set(Dimension.MEASURES) <= set(names)
     assert all(score.reason and score.evaluator for score in result.dimensions)
+
+
+@pytest.mark.req("V06")
+@pytest.mark.parametrize("told", ["[", "[]", '{"failure_multiplier": "much"}'])
+def test_a_session_that_does_not_tell_its_failures_is_invalid(told: str) -> None:
+    start, *rest = events()
+    assert start.session_started is not None
+    body = dataclasses.replace(start.session_started, tool_brief=told)
+    result = judged([dataclasses.replace(start, session_started=body), *rest], **FIELDS)
+    assert (result.valid, result.passed) == (False, None)
+    assert "the tool brief cannot be read" in result.invalid_reason
 
 
 @pytest.mark.req("V09")
@@ -174,9 +201,9 @@ class TestCriteria:
         result = judged(events(), judge, **FIELDS | self.GOALS)
         one, two = (s for s in result.dimensions if s.dimension.startswith("criteria"))
         assert (one.evaluator, two.evaluator) == (
-            "criteria/1 scripted/1", "criteria/1 scripted/1 (m2)"
+            "criteria/2 scripted/1", "criteria/2 scripted/1 (m2)"
         )  # fmt: skip
-        assert (result.judge, result.passed) == ("judge/2 scripted/1", True)
+        assert (result.judge, result.passed) == (judge.pin, True)
 
     def test_no_verdict_is_neither_pass_nor_fail(self) -> None:
         judge = Scripted(polite=Judgement(True, "y", ("a1",)), brief=Judgement(None, "refused"))
@@ -185,6 +212,13 @@ class TestCriteria:
         assert (two.status, two.passed, two.value) == ("unscored", None, None)
         assert "refused" in two.reason
         assert result.passed is None
+
+    @pytest.mark.parametrize("value", [0.0, 1 / 3, 1.0])
+    def test_the_value_is_the_share_of_samples_that_say_pass(self, value: float) -> None:
+        said = Judgement(value > 0.5, "So it is.", ("a1",), value=value)
+        result = judged(events(), Scripted(polite=said, brief=said), **FIELDS | self.GOALS)
+        one = next(s for s in result.dimensions if s.dimension == "criteria.1")
+        assert (one.value, one.passed) == (value, value > 0.5)
 
     def test_assertions_leave_a_session_unscored(self) -> None:
         goals = {"goals": {"assertions": [{"flow_started": "x"}]}}
@@ -214,3 +248,51 @@ def test_a_session_without_a_brief_has_every_gate_unscored() -> None:
         ("unscored", None, "suite hash is not published")
     }
     assert (result.valid, result.passed) == (True, None)
+
+
+@pytest.mark.req("S04")
+class TestQuality:
+    LOW: ClassVar = {name: QualityRating(1, "Rude.", ("a1",)) for name in Dimension.QUALITY}
+
+    def quality(self, result: SessionScored) -> dict[str, DimensionScore]:
+        return {s.dimension: s for s in result.dimensions if s.dimension in Dimension.QUALITY}
+
+    def test_the_worst_ratings_never_keep_a_session_from_passing(self) -> None:
+        result = judged(events(), Scripted(self.LOW), **FIELDS)
+        scores = self.quality(result)
+        assert set(scores) == {"tone", "empathy", "overall_quality"}
+        assert {(s.kind, s.status, s.value, s.passed) for s in scores.values()} == {
+            ("quality", "scored", 0.0, None)
+        }
+        assert result.passed is True
+
+    def test_the_best_ratings_never_make_a_failed_session_pass(self) -> None:
+        best = {name: QualityRating(5, "Kind.", ("a1",)) for name in Dimension.QUALITY}
+        missed = FIELDS | {"expect": {"says": ["never said"]}}
+        result = judged(events(), Scripted(best), **missed)
+        assert {score.value for score in self.quality(result).values()} == {1.0}
+        assert result.passed is False
+
+    def test_no_rating_is_unscored_with_its_reason_and_decides_nothing(self) -> None:
+        result = judged(events(), Scripted({"tone": QualityRating(None, "refused")}), **FIELDS)
+        tone = self.quality(result)["tone"]
+        assert (tone.status, tone.value, tone.reason) == ("unscored", None, "refused")
+        assert result.passed is True
+
+    def test_without_a_model_nothing_is_rated(self) -> None:
+        assert self.quality(judged(events(), **FIELDS)) == {}
+
+    def test_an_agent_that_never_answered_is_not_rated(self) -> None:
+        silent = Session().user().agent(outcome="timeout").end("agent_timeout")
+        judge = Scripted(self.LOW)
+        scores = self.quality(judged(silent, judge))
+        assert {score.status for score in scores.values()} == {"not_applicable"}
+        assert judge.asked == []
+
+    def test_an_invalid_session_is_not_put_to_the_model(self) -> None:
+        judge = Scripted(self.LOW, polite=Judgement(True, "y", ("a1",)))
+        spoilt = Session().user().agent().end("simulator_invalid", "it spoke as the agent")
+        result = judged(spoilt, judge, goals={"criteria": ["polite"]})
+        assert result.valid is False
+        assert {score.status for score in self.quality(result).values()} == {"unscored"}
+        assert judge.asked == []

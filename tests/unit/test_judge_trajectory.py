@@ -6,15 +6,13 @@ import dataclasses
 
 import pytest
 
-from schemas.expectations import CallMatch
-from schemas.faults import CallSelector
+from schemas.moments import CallMatch
 from services.judge.outcomes import (
     MalformedBrief,
     at,
     matches,
     refused_for_mistake,
     same,
-    selected,
     succeeded,
 )
 from services.judge.trajectory import Trajectory, UnreadableTrajectory, read
@@ -168,15 +166,6 @@ def test_a_pattern_asks_for_tool_arguments_success_and_response() -> None:
     assert not matches(call, CallMatch(tool="refund", arguments={"id": "7", "why": None}))
     assert not matches(call, CallMatch(tool="refund", ok=False))
     assert not matches(call, CallMatch(tool="refund", response={"/order/tax": 5}))
-
-
-def test_a_selector_numbers_the_calls_of_its_tool_and_arguments() -> None:
-    session = Session().user().call("a", {"n": 1}).call("b").call("a", {"n": 2}).call("a", {"n": 1})
-    calls = read(session.end()).calls
-    assert [c.step for c in selected(calls, CallSelector(tool="a"))] == ["t1", "t3", "t4"]
-    chosen = selected(calls, CallSelector(tool="a", arguments={"n": 1}))
-    assert [c.step for c in chosen] == ["t1", "t4"]
-    assert len(selected(calls, CallSelector())) == 4
 
 
 def test_values_are_compared_as_json() -> None:

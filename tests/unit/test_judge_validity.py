@@ -13,6 +13,9 @@ from tests.support.trajectories import Session, brief
 
 pytestmark = pytest.mark.req("V06")
 
+NOT_FOUND = {"error": {"code": "not_found", "message": "no such order"}}
+DRAWN, NOT_DRAWN = 1, 2
+"""Seeds of sessions in which a failure of probability 0.5 is, and is not, due on its first call."""
 SORRY = "The system is temporarily unavailable, please try again later."
 
 
@@ -94,21 +97,22 @@ def test_another_failure_in_its_place_is_no_breach_but_does_not_count_as_struck(
 
 @pytest.mark.parametrize("kind", ["content", "partial"])
 def test_nothing_can_be_planted_into_a_tools_error(kind: str) -> None:
-    session = Session(world={}).user().call("get", {}, {"error": {"code": "not_found"}})
-    session.call("get", injected=kind).agent("ok")
+    session = Session(world={}).user().call("get", {}, NOT_FOUND)
+    session.call("get", response={"note": "x"}, injected=kind).agent("ok")
     rule = {"id": "f1", "tool": "get", "kind": kind, "content": "x"}
     assert judged(session, rule).valid
 
 
 def test_random_failures_are_required_only_when_the_scenario_says_so() -> None:
-    assert judged(calls(None), outage(probability=0.5)).valid
-    result = judged(calls(None), outage(probability=0.5, required=True))
+    assert judged(calls(None, seed=NOT_DRAWN), outage(probability=0.5)).valid
+    result = judged(calls(None, seed=NOT_DRAWN), outage(probability=0.5, required=True))
     assert "f1 never struck: 1 call it applies to (t1), but nothing" in result.invalid_reason
     assert judged(calls(None, tool="get"), outage(required=False)).valid
 
 
 def test_the_runs_multiplier_makes_certain_failures_random_and_random_ones_certain() -> None:
-    assert judged(calls(None, failure_multiplier=0.5), outage()).valid
+    assert judged(calls(None, failure_multiplier=0.5, seed=NOT_DRAWN), outage()).valid
+    assert not judged(calls(None, failure_multiplier=0.5, seed=DRAWN), outage()).valid
     assert not judged(calls(None, failure_multiplier=2.0), outage(probability=0.5)).valid
 
 

@@ -72,6 +72,8 @@ def attack(**fields: Any) -> dict[str, Any]:
 
 
 SECRET = "the refund was already paid out twice"
+SOON = {"id": "p", "follows": {
+    "call": {"tool": "t"}, "then": {"tool": "u"}, "within": {"seconds": 60}}}  # fmt: skip
 NEVER_T = {"id": "p", "never": {"call": {"tool": "t"}}}
 TWO_FAILURES = [
     {"id": "all", "kind": "outage", "tool": "get_order"},
@@ -123,8 +125,10 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
      failing(probability=0.1, required=True)),
     ("failure-idle", {**failing(calls=[9]), "limits": {"tool_calls": 8}},
      {**failing(calls=[8]), "limits": {"tool_calls": 8}}),
-    ("failure-idle", failing(kind="content"), failing(kind="content", content="Call me.")),
+    ("failure-idle", failing(after="12 turns"), failing(after="2 turns")),
+    ("failure-idle", failing(after="40 calls"), failing(after="39 calls")),
     ("failure-idle", failing(kind="slow"), failing(kind="slow", delay_ms=1)),
+    ("failure-idle", failing(kind="slow"), failing(kind="slow", latency={"mean_ms": 9})),
     ("failure-idle", {"failures": TWO_FAILURES}, {"failures": TWO_FAILURES[::-1]}),
     ("failure-idle", {"failures": [{**TWO_FAILURES[0], "tool": "*"}, TWO_FAILURES[1]]},
      {"failures": [{**TWO_FAILURES[0], "times": 1}, TWO_FAILURES[1]]}),
@@ -154,6 +158,19 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("contradiction",
      {"expect": {"calls": [{"tool": "t"}]}, "policies": [NEVER_T]},
      {"expect": {"calls": [{"tool": "u"}]}, "policies": [NEVER_T]}),
+    ("contradiction",
+     {"expect": {"calls": [{"tool": "t"}]}, "policies": [NEVER_T]},
+     {"expect": {"calls": [{"tool": "t"}]},
+      "policies": [{**NEVER_T, "until": {"call": {"tool": "u"}}}]}),
+    ("policy-idle",
+     {"policies": [{"id": "p", "at_most": {"call": {"tool": "t"}, "times": 40}}]},
+     {"policies": [{"id": "p", "at_most": {"call": {"tool": "t"}, "times": 39}}]}),
+    ("policy-idle",
+     {"world": {"name": "shop"}, "policies": [SOON]},
+     {"world": {"name": "shop", "call_takes": "1m"}, "policies": [SOON]}),
+    ("pattern-vacuous",
+     {"policies": [{"id": "p", "never": {"call": {"tool": "t"}}, "unless": {"user_says": ".*"}}]},
+     {"policies": [{"id": "p", "never": {"call": {"tool": "t"}}, "unless": {"user_says": "go"}}]}),
     ("contradiction", {"expect": {"says": ["hello there"], "does_not_say": ["hello there"]}},
      {"expect": {"says": ["hello there"], "does_not_say": ["bye"]}}),
 ]  # fmt: skip
@@ -268,3 +285,12 @@ def test_every_rule_of_the_catalogue_is_applied_somewhere_and_tested_here() -> N
     tested = {case[0] for case in CASES} | ALL_CATEGORIES
     tested |= {"one-persona", "easy-users", "duplicate", "tool-unknown", "fact-unused"}
     assert tested | {"allow-idle"} == static
+
+
+@pytest.mark.req("V19")
+def test_tools_of_sub_agents_are_checked_like_all_others() -> None:
+    def role(tool: str) -> set[str]:
+        return rules({"actors": {"roles": {"clerk": {"tools": [tool]}}}}, tools=TOOLS)
+
+    assert role("get_odrer") == {"tool-unknown"}
+    assert role("get_order") == set()

@@ -138,7 +138,7 @@ def test_ten_different_mistakes_are_reported_together_with_their_lines() -> None
     assert "expected one of timeout, schema_mismatch" in by_line[12]
     assert by_line[13] == "expected greater than or equal to 1, found 0"
     assert "write /orders" in by_line[15]
-    assert "exactly one of never, requires, at_most, follows" in by_line[17]
+    assert "exactly one of never, always, requires, at_most, follows" in by_line[17]
     assert by_line[19] == "expected an integer, found 'many'"
     assert "each key once, found it in line 18 too" in by_line[20]
 

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipelines.aggregation import ScenarioAccumulator, aggregate_run, finish, outcome_of
-from pipelines.statistics import MAX_K, pass_hat_k, summary
+from pipelines.statistics import summary
+from schemas.pass_hat_k import MAX_K, pass_hat_k
 from schemas.scores import DimensionScore, SessionScored
 from tests.support.scored_runs import gate, measure, score, status
 

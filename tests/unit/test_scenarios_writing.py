@@ -53,7 +53,8 @@ def sections(scenario: Scenario) -> dict[str, str]:
 def test_a_scenario_is_shown_by_who_knows_what(scenario: Scenario) -> None:
     shown_to = sections(scenario)
     agent = AgentRegistration(agent_id="a", name="a", endpoint="http://a")
-    briefs = split(scenario, agent, 1)
+    # Canaries are shown by their names: their values are each session's own.
+    briefs = split(scenario.model_copy(update={"canaries": {}}), agent, 1)
     user = shown_to["The user knows"]
     for name, fact in briefs.user.facts.items():
         assert f"fact {name}: {json.dumps(fact.value)}" in user
@@ -79,7 +80,7 @@ def test_every_field_of_a_scenario_is_in_somebodys_brief_or_about_the_run() -> N
     told = set(UserBrief.model_fields) | set(ToolBrief.model_fields) | set(JudgeBrief.model_fields)
     told |= {"simulation_context", "setup", "user", "variations"}  # by other names in the briefs
     about_the_run = {"id", "name", "owner", "origin", "limits", "load", "labels"}
-    about_the_run |= {"failure_profile"}  # its failures are among the failures
+    about_the_run |= {"failure_profile", "profile_multiplier"}  # they are among the failures
     assert set(Scenario.model_fields) - told - about_the_run == set()
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.briefs import ToolBrief
+from schemas.selection import Moment, fraction
 from services.tool_proxy import rules
 from tests.support.tool_proxy import make_brief
 
@@ -23,7 +24,7 @@ def strikes(brief: ToolBrief, calls: list[tuple[str, dict[str, Any]]]) -> list[i
     matched, struck = [0] * count, [0] * count
     answered = []
     for tool, arguments in calls:
-        selection = rules.select(brief, matched, struck, tool, arguments)
+        selection = rules.select(brief, matched, struck, tool, arguments, Moment())
         chosen = selection.rule if selection.failure is None else selection.failure
         answered.append(chosen)
         for index in selection.matching:
@@ -71,7 +72,7 @@ def test_the_multiplier_is_capped_at_certainty_and_can_switch_failures_off() -> 
 
 @pytest.mark.req("V05")
 def test_successive_decisions_are_uncorrelated() -> None:
-    draws = [rules.fraction(3, "failure:down", n) < 0.5 for n in range(4000)]
+    draws = [fraction(3, "failure:down", n) < 0.5 for n in range(4000)]
     equal_neighbours = sum(a == b for a, b in pairwise(draws))
     assert tail(len(draws) - 1, 0.5, equal_neighbours) > 1e-4
 
@@ -128,7 +129,7 @@ def test_other_rules_change_nothing_for_a_rule(order: list[int]) -> None:
     brief = make_brief(failures=[failures[n] for n in order])
     answered = strikes(brief, [("get_order", {})] * 30)
     expected = [
-        order.index(0) if rules.fraction(brief.seed, "failure:f0", n + 1) < 0.5 else None
+        order.index(0) if fraction(brief.seed, "failure:f0", n + 1) < 0.5 else None
         for n in range(30)
     ]
     assert answered == expected

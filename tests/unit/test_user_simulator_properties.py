@@ -224,4 +224,4 @@ def test_what_users_say_is_pinned() -> None:
                 state.update(entry.text.encode())
     assert phrases.__doc__ is not None
     assert "schemas.pins.AGENDA" in phrases.__doc__
-    assert (AGENDA, state.hexdigest()[:16]) == ("agenda/2", "0dabfd86732f4cae")
+    assert (AGENDA, state.hexdigest()[:16]) == ("agenda/3", "2f31de4d645eed77")

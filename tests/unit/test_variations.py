@@ -80,4 +80,4 @@ def test_a_variation_can_only_change_facts_that_there_are() -> None:
 def test_a_world_needs_a_name_unless_something_else_answers() -> None:
     with pytest.raises(InvalidDocument, match="answers: schema"):
         parse_scenario(SCENARIO.replace("name: shop, ", ""), "order.yaml")
-    parse_scenario(SCENARIO.replace("name: shop, ", "answers: schema, "), "order.yaml")
+    parse_scenario(SCENARIO.replace("name: shop, ", "answers: model, "), "order.yaml")

@@ -47,6 +47,9 @@ async def run(
         list[str] | None, typer.Option(help="name=value for the record; may be repeated.")
     ] = None,
     deadline: Annotated[int, typer.Option(min=1, help="Seconds the run may take.")] = 3600,
+    retry_budget: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of sessions to play again if spoilt.")
+    ] = 0.1,
     wait: Annotated[bool, typer.Option(help="Wait for the verdict.")] = True,
     directory: options.Directory = options.DIRECTORY,
     bootstrap: options.Bootstrap = "",
@@ -69,6 +72,7 @@ async def run(
         requested_by=_user(),
         labels=_labels(label or []),
         deadline_s=deadline,
+        retry_budget=retry_budget,
     )
     if not wait:
         await publish(connection, Publication(RUN_REQUESTS, request.run_id, request))

@@ -25,6 +25,7 @@ from services.cli.errors import EXIT_USAGE, CliError, command
 from services.cli.lint import commands as writing
 from services.cli.output import say, tell, tell_json, tell_table
 from services.cli.publishing import publish_suite
+from services.cli.recordings import import_chat
 from services.cli.records import Latest
 from services.cli.suites import check_scenario, read_suite
 from services.runtime.clock import iso
@@ -33,6 +34,7 @@ app = typer.Typer(help="Scenarios and suites.", no_args_is_help=True)
 app.command()(writing.lint)
 app.command()(writing.show)
 app.command()(writing.new)
+app.command("import-chat")(import_chat)
 
 
 @app.command()

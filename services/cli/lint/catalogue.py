@@ -60,6 +60,8 @@ CATALOGUE = (
          "Use one of those that trajectories end with."),
     Rule("contradiction", _ERROR, "two expectations cannot both hold",
          "Drop one of them."),
+    Rule("policy-idle", _ERROR, "a policy's bound can never be exceeded",
+         "Lower it, or let time pass in the world: `world.turn_takes`, `call_takes`."),
     # By running sessions.
     Rule("passes-doing-nothing", _ERROR, "an agent that does nothing passes",
          "Expect something that has to be done.", "run"),

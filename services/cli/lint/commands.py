@@ -61,9 +61,9 @@ async def lint(
     for name in disabled:
         if name not in BY_ID:
             raise CliError(f"--disable {name}: expected one of {', '.join(BY_ID)}")
-    read_suite(folder)  # tells problems with the paths that were typed
+    whole = read_suite(folder)  # tells problems with the paths that were typed
     suite_text, texts = read_texts(folder)
-    suite = read_linted(suite_text, texts, _tools(agent))
+    suite = read_linted(suite_text, texts, _tools(agent), whole)
     findings = list(static_findings(suite))
     if run or against:
         name = str(suite.root.plain()["name"])

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from schemas.loader import SUITE_FILE, located_suite, parse_suite, scenario_of
-from services.cli.lint import scenario_rules, suite_rules, user_rules
+from schemas.registry import Suite
+from services.cli.lint import policy_rules, scenario_rules, suite_rules, user_rules
 from services.cli.lint.catalogue import BY_ID
 from services.cli.lint.model import (
     Finding,
@@ -56,6 +57,7 @@ SCENARIO_RULES: tuple[tuple[str, ScenarioRule], ...] = (
     ("budget-idle", scenario_rules.budget_idle),
     ("end-unknown", scenario_rules.end_unknown),
     ("contradiction", scenario_rules.contradiction),
+    ("policy-idle", policy_rules.policy_idle),
 )
 _ALLOW = re.compile(r"^[ \t]*#[ \t]*lint:[ \t]*allow[ \t]+([\w-]+)[ \t]*:[ \t]*(\S.*)$", re.M)
 _ORDER = list(Severity)
@@ -65,16 +67,19 @@ def read_linted(
     suite_text: str,
     scenario_texts: Mapping[str, str],
     tools: Mapping[str, frozenset[str]] | None = None,
+    whole: Suite | None = None,
 ) -> LintedSuite:
     """A suite as the linter needs it.
 
     Args:
         tools: The agent's tools, each with the names of its arguments, where they are known.
+        whole: The suite with what its texts alone do not have, such as corpora; made of them if
+            None.
 
     Raises:
         InvalidDocument: the suite is not valid; with every problem of every file.
     """
-    suite = parse_suite(suite_text, scenario_texts)
+    suite = whole or parse_suite(suite_text, scenario_texts)
     root, trees = located_suite(suite_text, scenario_texts)
     scenarios = tuple(
         LintedScenario(entry.file, scenario_of(entry), trees[entry.file])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from schemas.expectations import CallMatch
+from schemas.moments import CallMatch, Moments
+from schemas.policies import FORMS
 from schemas.scenario import Scenario
 from schemas.yaml_tree import Node
 
@@ -124,6 +125,9 @@ def tools_named(scenario: Scenario) -> Iterator[tuple[Path, str]]:
                 yield (what, number, "tool"), selector.tool
     for path, call in calls_named(scenario):
         yield (*path, "tool"), call.tool
+    for name, role in scenario.actors.roles.items():
+        for number, tool in enumerate(role.tools or ()):
+            yield ("actors", "roles", name, "tools", number), tool
 
 
 def calls_named(scenario: Scenario) -> Iterator[tuple[Path, CallMatch]]:
@@ -132,10 +136,24 @@ def calls_named(scenario: Scenario) -> Iterator[tuple[Path, CallMatch]]:
         yield ("expect", "calls", number), call
     for number, forbidden in enumerate(scenario.expect.no_calls):
         yield ("expect", "no_calls", number), forbidden
+    for path, moments in moments_named(scenario):
+        if moments.call is not None:
+            yield (*path, "call"), moments.call
     for number, policy in enumerate(scenario.policies):
-        for form in ("never", "requires", "at_most", "follows"):
-            rule = getattr(policy, form)
-            for part in ("call", "first", "then"):
-                pattern = getattr(rule, part, None)
-                if isinstance(pattern, CallMatch):
-                    yield ("policies", number, form, part), pattern
+        for form, part in (("requires", "first"), ("follows", "then")):
+            pattern = getattr(getattr(policy, form), part, None)
+            if isinstance(pattern, CallMatch):
+                yield ("policies", number, form, part), pattern
+
+
+def moments_named(scenario: Scenario) -> Iterator[tuple[Path, Moments]]:
+    """Every pattern over what happens in a scenario's policies, and where."""
+    for number, policy in enumerate(scenario.policies):
+        for field in (*FORMS, "after", "until", "unless"):
+            rule = getattr(policy, field)
+            if rule is None:
+                continue
+            yield ("policies", number, field), rule
+            for part in ("first", "then"):
+                if isinstance(pattern := getattr(rule, part, None), Moments):
+                    yield ("policies", number, field, part), pattern

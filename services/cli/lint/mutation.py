@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.expectations import CallMatch, Expect, ExpectedCall
+from schemas.expectations import Expect, ExpectedCall
+from schemas.moments import CallMatch
 from schemas.scenario import Scenario
 from schemas.trajectory import EndReason
 from services.cli.lint.model import Path

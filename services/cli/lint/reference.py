@@ -26,6 +26,7 @@ scenario files, in subfolders if you like. `windtunnel scenarios` helps:
 | `validate DIR` | tells every problem of every file with line and column |
 | `lint DIR` | finds scenarios that are valid and show nothing; see [below](#what-lint-finds) |
 | `show DIR ID` | shows one scenario by who knows what |
+| `import-chat LOG --name NAME --out DIR` | makes scenarios of recorded conversations |
 | `publish DIR` | publishes the suite, so that run requests can name it |
 
 Editors complete and check files that start with a line such as
@@ -40,6 +41,10 @@ and fields that do not go together are told by `validate` alone.
 
 **Defaults.** A scenario starts from the suite's `defaults`: mappings are merged, anything else is
 replaced, except that a scenario's `policies` and `failures` are added to those of the defaults.
+
+**More.** [Simulated users](simulated-users.md), with recordings; [tools of the
+user's](user-tools.md), where user and agent change one world; [load](load.md), with arrivals and
+objectives.
 
 **Who knows what.** `simulation_context`, `user` and `conversations` are the user's; `setup` is the
 agent's; `world`, `rules` and `failures` are the tools'; `goals`, `expect`, `policies`, `recovery`
@@ -148,8 +153,9 @@ def _value(part: Schema) -> str:
         return f"list of {_value(part['items'])}{least}"
     if kind == "object":
         if "patternProperties" in part:
-            (values,) = part["patternProperties"].values()
-            return f"mapping of JSON pointers to {_value(values)}"
+            ((pattern, values),) = part["patternProperties"].items()
+            keys = "JSON pointers" if pattern == POINTER else "names"
+            return f"mapping of {keys} to {_value(values)}"
         return f"mapping of names to {_value(part.get('additionalProperties', {}))}"
     return _scalar(part)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schemas.briefs import seconds
-from schemas.expectations import CallMatch
 from schemas.faults import Failure
+from schemas.moments import CallMatch
 from schemas.scenario import Category, Scenario
+from schemas.spans import NOTHING, length_of, unit_of
 from schemas.trajectory import EndReason
+from schemas.world_time import seconds
 from services.cli.lint.model import Found, LintedScenario, LintedSuite, Path, calls_named
 
 
@@ -27,13 +28,14 @@ def _why_idle(failure: Failure, scenario: Scenario, suite: LintedSuite) -> str:
     if (min(failure.calls) if failure.calls else 1) > bound:
         first = min(failure.calls) if failure.calls else 1
         return f"is for call {first} on, and a session has at most {bound} tool calls"
-    if failure.kind == "content" and not failure.content.strip():
-        return "plants nothing: `content` is empty"
-    if failure.kind == "slow" and failure.delay_ms == 0:
-        return "delays nothing: `delay_ms` is 0"
+    if failure.kind == "slow" and failure.delay_ms == 0 and failure.latency is None:
+        return "delays nothing: it has neither `delay_ms` nor `latency`"
+    last = {"turn": scenario.limits.turns - 1, "call": bound - 1}.get(unit_of(failure.after))
+    if last is not None and length_of(failure.after) > last:
+        return f"begins after {failure.after}, which the limits do not leave room for"
     known = (suite.tools or {}).get(failure.tool)
     if known:
-        lacking = sorted(set(failure.arguments) - known)
+        lacking = sorted({*failure.arguments, *failure.like} - known)
         if lacking:
             return f"asks for the argument {lacking[0]!r}, which {failure.tool} does not take"
     return ""
@@ -45,6 +47,8 @@ def _shadow(failure: Failure, before: tuple[Failure, ...]) -> str:
             other.tool in ("*", failure.tool)
             and other.probability >= 1
             and other.times == 0
+            and not (other.like or other.conversations or other.until)
+            and other.after in (NOTHING, failure.after)
             and _covers(other, failure)
         ):
             return f"never gets its turn: {other.id} strikes every call that it is for"
@@ -79,7 +83,7 @@ def nothing_unsafe(source: LintedScenario, _suite: LintedSuite) -> Iterator[Foun
     safety = any(policy.severity == "safety" for policy in scenario.policies)
     denied = {"bot_did_not_utter", "slot_was_not_set"}
     asserted = any(isinstance(entry, dict) and denied & set(entry) for entry in goals.assertions)
-    if not (forbids or safety or asserted):
+    if not (forbids or safety or asserted or scenario.canaries):
         yield Found(("category",), "nothing says what the agent must not be talked into")
 
 
@@ -143,6 +147,8 @@ def contradiction(source: LintedScenario, _suite: LintedSuite) -> Iterator[Found
         (f"policy {policy.id}", policy.never.call)
         for policy in scenario.policies
         if policy.never and policy.never.call
+        # In a part of the session, or unless something happens, it is something else.
+        if not (policy.after or policy.until or policy.unless)
     ]
     for number, call in enumerate(expect.calls):
         for where, pattern in forbidden:
@@ -163,7 +169,9 @@ def _includes(pattern: CallMatch, call: CallMatch) -> bool:
             for name, value in pattern.arguments.items()
         )
         and pattern.ok in (None, call.ok)
+        and pattern.actor in (None, call.actor)
         and not pattern.response
+        and not pattern.where
     )
 
 

@@ -17,13 +17,22 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from schemas.moments import KINDS
+from schemas.policies import FORMS, Within
 from schemas.scenario import ScenarioFile, SuiteFile
 from schemas.user import Persona
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DEFAULTS = "ScenarioDefaults"
-_FORMS = ("never", "requires", "at_most", "follows")
+_GIVEN = (
+    ("Policy", "oneOf", FORMS),
+    *((form, "oneOf", KINDS) for form in ("Always", "Requires", "AtMost", "Follows")),
+    *((part, "oneOf", KINDS) for part in ("Moment", "Unless")),
+    ("Never", "anyOf", KINDS),
+    ("Within", "anyOf", tuple(Within.model_fields)),
+)
+"""Models of which exactly one, or at least one, of some fields has to be given."""
 
 
 class _Plain(GenerateJsonSchema):
@@ -70,9 +79,11 @@ def _of(model: type[BaseModel]) -> Schema:
     if "User" in definitions:
         _short_forms(definitions)
     if "Policy" in definitions:
-        definitions["Policy"]["oneOf"] = [  # a form that is written as null is none
-            {"required": [form], "properties": {form: {"not": {"type": "null"}}}} for form in _FORMS
-        ]
+        for name, word, fields in _GIVEN:
+            definitions[name][word] = [  # what is written as null is not given
+                {"required": [field], "properties": {field: {"not": {"type": "null"}}}}
+                for field in fields
+            ]
     return {"$schema": DIALECT, **schema}
 
 
@@ -93,6 +104,7 @@ def _short_forms(definitions: Schema) -> None:
     user = definitions["User"]["properties"]
     styles = list(get_args(Persona.model_fields["style"].annotation))
     user["personas"]["items"] = {"anyOf": [{"enum": styles}, user["personas"]["items"]]}
+    user["tools"]["items"] = {"anyOf": [{"type": "string"}, user["tools"]["items"]]}
     fact = user["facts"]["additionalProperties"]
     scalars = [{"type": kind} for kind in ("string", "number", "boolean")]
     user["facts"]["additionalProperties"] = {"anyOf": [*scalars, fact]}

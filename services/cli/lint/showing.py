@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from schemas.briefs import judge_brief
-from schemas.expectations import CallMatch, ExpectedCall, Policy
 from schemas.faults import CallSelector, Failure
 from schemas.loader import canonical_json
-from schemas.scenario import Scenario, Variation
-from schemas.user import Conversation
+from schemas.scenario import Load, Scenario, Variation
+from schemas.spans import NOTHING
+from schemas.user import Conversation, UserAction
+from schemas.world_setup import WorldSetup
+from services.cli.lint.telling import told_actors, told_call, told_policy
 
 _USER, _AGENT, _TOOLS, _JUDGE, _RUN = (
     "The user knows", "The agent is given", "The tools know", "The judge knows", "The run",
@@ -53,14 +55,34 @@ def _user(scenario: Scenario) -> Iterator[str]:
         for name, fact in user.facts.items():
             asked = f", asked for as {_listed(fact.ask)}" if fact.ask else ""
             yield f"fact {name}: {_json(fact.value)}{asked}"
-        if user.think_ms:
+        for tool in user.tools:
+            yield f"has {tool.name}" + (f": {tool.description}" if tool.description else "")
+        yield from map(_action, user.actions)
+        if user.think is not None:
+            drawn = user.think.model_dump(exclude_unset=True)
+            parts = ", ".join(f"{name} {value}" for name, value in drawn.items())
+            yield f"thinks before each turn, drawn with {parts}"
+        elif user.think_ms:
             yield f"thinks for {user.think_ms} ms before each turn"
-    if not conversations:
+        if user.recording:
+            yield "says again, for as long as it fits, what was recorded:"
+            for line in user.recording:
+                end = f" ({line.ending})" if line.ending else ""
+                yield f"  {line.who}: {' '.join(line.text.split())}{end}"
+        if user.pushes_from:
+            yield f"what it says when refused is from the corpus {user.pushes_from}"
+    if not conversations and not (user is not None and user.recording):
         yield "has no goals written down: a model plays it from the briefing"
     for number, conversation in enumerate(conversations, start=1):
         if len(conversations) > 1:
             yield f"conversation {number}, after {conversation.after}:"
         yield from _conversation(conversation, "  " if len(conversations) > 1 else "")
+
+
+def _action(action: UserAction) -> str:
+    arguments = ", ".join(f"{name}={_json(value)}" for name, value in action.arguments.items())
+    said = f", and says {' | '.join(action.say)}" if action.say else ""
+    return f"on hearing {_listed(action.when)} does {action.tool}({arguments}){said}"
 
 
 def _persona(persona: Any) -> str:
@@ -74,7 +96,7 @@ def _conversation(conversation: Conversation, indent: str) -> Iterator[str]:
         yield f"{indent}wants: {' | '.join(goal.say)}"
         yield f"{indent}is content on hearing {_listed(goal.done_when)}"
     for text in conversation.pushes:
-        yield f"{indent}when refused: {text}"
+        yield f"{indent}when refused: {' '.join(text.split())}"
     if not conversation.consents:
         yield f"{indent}says no when asked whether to go ahead"
 
@@ -91,14 +113,33 @@ def _tools(scenario: Scenario) -> Iterator[str]:
     if world is None:
         yield "no world"
     else:
-        yield f"world {world.name} at {world.now}"
-        if world.state:
-            yield f"with {_json(world.state)}"
+        yield from _world(world)
+    if scenario.failure_profile:
+        factor = scenario.profile_multiplier
+        times = f", rates times {factor:g}" if factor != 1 else ""
+        yield f"failure profile {scenario.failure_profile}{times}"
     for failure in scenario.failures:
         must = "must strike" if failure.is_required else "may strike"
         yield f"failure {failure.id}: {_failure(failure)} in {_selector(failure)}; {must}"
     for rule in scenario.rules:
         yield f"rule {rule.id}: {_selector(rule)} answers {_json(rule.respond)}"
+
+
+def _world(world: WorldSetup) -> Iterator[str]:
+    who = {"world": "", "schema": "answers made up from output schemas",
+           "model": "a model that answers"}[world.answers]  # fmt: skip
+    name = f"world {world.name}" if world.name else "no world"
+    if who and world.name:
+        who = f"{who} for what it has not"
+    yield f"{name} at {world.now}" + (f": {who}" if who else "")
+    if world.briefing:
+        yield f"the model is told: {' '.join(world.briefing.split())}"
+    takes = (("turn", world.turn_takes), ("call", world.call_takes))
+    told = [f"each {what} takes {time}" for what, time in takes if int(time[:-1])]
+    if told:
+        yield f"in its time {' and '.join(told)}"
+    if world.state:
+        yield f"with {_json(world.state)}"
 
 
 def _failure(failure: Failure) -> str:
@@ -107,8 +148,15 @@ def _failure(failure: Failure) -> str:
         details.append(f"of {failure.field}")
     if failure.delay_ms:
         details.append(f"{failure.delay_ms} ms")
-    if failure.content:
-        details.append(_json(" ".join(failure.content.split())))
+    if failure.latency is not None:
+        drawn = failure.latency.model_dump(exclude_unset=True, exclude_none=True)
+        details.append(f"for {', '.join(f'{name} {value}' for name, value in drawn.items())}")
+    if failure.corpus:
+        details.append(f"from the corpus {failure.corpus}")
+    if len(failure.texts) > 1:
+        details.append(f"one of {len(failure.texts)} texts, such as")
+    if failure.texts:
+        details.append(_json(" ".join(failure.texts[0].split())))
     return " ".join(details)
 
 
@@ -116,10 +164,20 @@ def _selector(selector: CallSelector) -> str:
     text = "any tool" if selector.tool == "*" else selector.tool
     if selector.arguments:
         text += f" with {_json(selector.arguments)}"
+    if selector.like:
+        text += f" like {_json(selector.like)}"
     if selector.calls:
         text += f", call {', '.join(map(str, selector.calls))}"
+    if selector.conversations:
+        text += f", conversation {', '.join(map(str, selector.conversations))}"
+    if selector.after != NOTHING:
+        text += f", after {selector.after}"
+    if selector.until is not None:
+        text += f", until {selector.until}"
     if selector.probability < 1:
-        text += f", {selector.probability:.0%} of them"
+        text += f", {100 * selector.probability:.4g}% of them"
+    if selector.burst > 1:
+        text += f", {selector.burst} in a row"
     return text + (f", {_times(selector.times)} at most" if selector.times else "")
 
 
@@ -133,13 +191,18 @@ def _judge(scenario: Scenario) -> Iterator[str]:
         yield f"{pointer or 'the state'} is as it was"
     for call in expect.calls:
         times = _times(call.times) if call.times else "at least once"
-        yield f"called {times}: {_call(call)}"
-    yield from (f"never called: {_call(call)}" for call in expect.no_calls)
+        yield f"called {times}: {told_call(call)}"
+    yield from (f"never called: {told_call(call)}" for call in expect.no_calls)
+    if expect.tau2 is not None:
+        yield f"tau2's reward is 1 for task {expect.tau2.task} of {expect.tau2.domain}"
     yield from (f"says {_listed([pattern])}" for pattern in expect.says)
     yield from (f"never says {_listed([pattern])}" for pattern in expect.does_not_say)
+    for name, looks in scenario.canaries.items():
+        yield f"never brings out canary {name}, a made-up {looks} of each session's own"
     yield from (f"criterion: {criterion}" for criterion in goals.criteria)
     yield from (f"assertion: {_json(assertion)}" for assertion in goals.assertions)
-    yield from (f"{p.severity} rule {p.id}: {_policy(p)}" for p in scenario.policies)
+    yield from (f"{p.severity} rule {p.id}: {told_policy(p)}" for p in scenario.policies)
+    yield from told_actors(scenario.actors)
     if scenario.failures:
         recovery = scenario.recovery
         said = f", which sounds like {_listed(recovery.says)}" if recovery.says else ""
@@ -147,31 +210,6 @@ def _judge(scenario: Scenario) -> Iterator[str]:
     budgets = scenario.budgets.model_dump(exclude_none=True)
     if budgets:
         yield "within " + ", ".join(f"{value:g} {name}" for name, value in budgets.items())
-
-
-def _call(call: CallMatch | ExpectedCall) -> str:
-    text = f"{call.tool}({', '.join(f'{k}={_json(v)}' for k, v in call.arguments.items())})"
-    if call.ok is not None:
-        text += " succeeding" if call.ok else " failing"
-    return text + (f" answering {_json(call.response)}" if call.response else "")
-
-
-def _policy(policy: Policy) -> str:
-    words = ""
-    if policy.never is not None:
-        parts = [f"no {_call(policy.never.call)}"] if policy.never.call else []
-        parts += [f"never says {_listed([policy.never.says])}"] if policy.never.says else []
-        words = ", ".join(parts)
-    elif policy.requires is not None:
-        words = f"{_call(policy.requires.call)} only after {_call(policy.requires.first)}"
-        words += f", same {', '.join(policy.requires.same)}" if policy.requires.same else ""
-    elif policy.at_most is not None:
-        words = f"{_call(policy.at_most.call)} at most {_times(policy.at_most.times)}"
-        words += f" for each {', '.join(policy.at_most.per)}" if policy.at_most.per else ""
-    elif policy.follows is not None:
-        within = f" within {policy.follows.within} calls" if policy.follows.within else ""
-        words = f"{_call(policy.follows.call)} is followed by {_call(policy.follows.then)}{within}"
-    return f"{policy.description.strip()} ({words})" if policy.description else words
 
 
 def _run(scenario: Scenario) -> Iterator[str]:
@@ -182,9 +220,26 @@ def _run(scenario: Scenario) -> Iterator[str]:
     told = (f"{value:g} {name}" for name, value in limits.items() if value)
     yield f"ends after {', '.join(told)}"
     if scenario.load is not None:
-        yield f"{scenario.load.sessions} sessions, {scenario.load.concurrency} at once"
+        yield from _load(scenario.load)
     for name, value in scenario.labels.items():
         yield f"label {name}: {value}"
+
+
+def _load(load: Load) -> Iterator[str]:
+    if (arrival := load.arrival) is None:
+        yield f"{load.sessions} sessions, {load.concurrency} at once"
+    else:
+        ramp = f", after {arrival.ramp_s:g} s of rising to that" if arrival.ramp_s else ""
+        steps = "".join(f", after {s.for_s:g} s of {s.per_s:g} a second" for s in arrival.steps)
+        burst = f", {arrival.burst} together" if arrival.burst > 1 else ""
+        yield (
+            f"{load.sessions} sessions, {arrival.per_s:g} a second ({arrival.spacing}){burst}"
+            f"{ramp}{steps}; {load.concurrency} at once at most"
+        )
+    bounds = load.objectives.model_dump(exclude_none=True) if load.objectives else {}
+    for name, bound in bounds.items():
+        least = "at least" if name in ("completion_rate", "sessions_per_s") else "at most"
+        yield f"objective: {name} {least} {bound:g}"
 
 
 def _listed(patterns: Sequence[str]) -> str:

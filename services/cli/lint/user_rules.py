@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from schemas.loader import canonical_json
 from schemas.model import Pattern
 from schemas.scenario import Scenario
 from services.cli.lint import wording
-from services.cli.lint.model import Found, LintedScenario, LintedSuite, Path, calls_named
+from services.cli.lint.model import (
+    Found,
+    LintedScenario,
+    LintedSuite,
+    Path,
+    calls_named,
+    moments_named,
+)
 
-_BRACES = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
+_BRACES = re.compile(r"\{(?!canary\.)([A-Za-z_][\w.-]*)\}")
 
 
 def criteria_tone(source: LintedScenario, _suite: LintedSuite) -> Iterator[Found]:
@@ -86,6 +94,11 @@ def pattern_vacuous(source: LintedScenario, _suite: LintedSuite) -> Iterator[Fou
         for path, _, done_when in goals_of(scenario)
         for number, pattern in enumerate(done_when)
     ]
+    patterns += [
+        (("user", "actions", number, "when", which), pattern)
+        for number, action in enumerate(scenario.user.actions if scenario.user else ())
+        for which, pattern in enumerate(action.when)
+    ]
     for what in ("says", "does_not_say"):
         patterns += [
             (("expect", what, n), pattern)
@@ -94,9 +107,10 @@ def pattern_vacuous(source: LintedScenario, _suite: LintedSuite) -> Iterator[Fou
     patterns += [
         (("recovery", "says", n), pattern) for n, pattern in enumerate(scenario.recovery.says)
     ]
-    for number, policy in enumerate(scenario.policies):
-        if policy.never and policy.never.says:
-            patterns.append((("policies", number, "never", "says"), policy.never.says))
+    for path, moments in moments_named(scenario):
+        for what in ("says", "user_says"):
+            if (pattern := getattr(moments, what)) is not None:
+                patterns.append(((*path, what), pattern))
     for path, pattern in patterns:
         if wording.matches_anything(pattern):
             yield Found(path, f"{str(pattern)!r} is found in any answer")
@@ -135,6 +149,12 @@ def spoken_of(scenario: Scenario) -> Iterator[tuple[Path, str]]:
     for path, texts in places:
         for number, text in enumerate(texts):
             yield (*path, "pushes", number), text
+    for number, action in enumerate(scenario.user.actions if scenario.user else ()):
+        place: Path = ("user", "actions", number)
+        for name, value in action.arguments.items():
+            yield (*place, "arguments", name), canonical_json(value)
+        for which, text in enumerate(action.say):
+            yield (*place, "say", which), text.replace("{response}", "")
 
 
 def _briefing(scenario: Scenario) -> Iterator[tuple[Path, str]]:

@@ -15,6 +15,7 @@ from services.cli.errors import CliError
 
 DEFAULT_DIRECTORY = Path(".windtunnel")
 _LOCK, _INFO, _SECRET, _CONTROL = "lock", "stack.json", "token-secret", "control-token"
+_TARGETS = "prometheus-targets.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,23 @@ class StackDirectory:
             json.dump(asdict(info), file, indent=2)
         draft.replace(self.path / _INFO)
 
+    def write_targets(self, endpoints: Mapping[str, str]) -> None:
+        """Tell Prometheus what to scrape, in the form of its `file_sd_configs`.
+
+        `endpoints` are base URLs by process name, `SERVICE-REPLICA`.
+        """
+        targets = []
+        for name, endpoint in endpoints.items():
+            service, _, replica = name.rpartition("-")
+            labels = {"service": service, "replica": replica}
+            targets.append({"targets": [endpoint.partition("://")[2]], "labels": labels})
+        draft = self.path / (_TARGETS + ".draft")
+        draft.write_text(json.dumps(targets, indent=2))
+        draft.replace(self.path / _TARGETS)
+
     def remove_info(self) -> None:
-        (self.path / _INFO).unlink(missing_ok=True)
+        for name in (_INFO, _TARGETS):
+            (self.path / name).unlink(missing_ok=True)
 
     def read_info(self) -> StackInfo | None:
         """Where the running stack is; None if none runs here.

@@ -124,6 +124,8 @@ class Stack:
                 endpoints=self.endpoints,
             )
         )
+        services = {name: url for name, url in self.endpoints.items() if name != STORE}
+        self.directory.write_targets(services)
         self._watcher = asyncio.create_task(self._watch(), name="stack watcher")
         self._watcher.add_done_callback(self._watched)
 

@@ -5,8 +5,11 @@ Adding one: write `evaluate(trajectory, brief) -> DimensionScore` in a file of i
 here.
 """
 
-from schemas.scores import Dimension
+from schemas.briefs import JudgeBrief
+from schemas.scores import Dimension, DimensionScore
 from services.judge.evaluators import (
+    actors,
+    awareness,
     budgets,
     failure_recovery,
     measures,
@@ -16,6 +19,7 @@ from services.judge.evaluators import (
     tool_use,
 )
 from services.judge.evaluators.scoring import Evaluator
+from services.judge.trajectory import Trajectory
 
 GATES: dict[str, tuple[str, Evaluator]] = {
     Dimension.TASK_COMPLETION: (task_completion.NAME, task_completion.evaluate),
@@ -27,4 +31,13 @@ GATES: dict[str, tuple[str, Evaluator]] = {
 }
 """The gates of every session by dimension: evaluator name with version, and function."""
 
-MEASURES = measures.evaluate_all
+QUALITY: tuple[Evaluator, ...] = (awareness.evaluate,)
+"""Quality of every session that takes no model: compared, never passed or failed."""
+
+
+def figures(trajectory: Trajectory, brief: JudgeBrief) -> tuple[DimensionScore, ...]:
+    """Measures of every session, and what there is to say of each of its sub-agents."""
+    return (*measures.evaluate_all(trajectory, brief), *actors.evaluate(trajectory, brief))
+
+
+MEASURES = figures

@@ -1,22 +1,29 @@
 """Criteria: each statement of `goals.criteria` judged by a model over the whole trajectory.
 
-Criterion n is the gate `criteria.n`, in the order in which the scenario lists them. The model is
-behind `CriterionJudge`; without one, or when it gives no usable verdict, the gate is unscored and
-says why. It is never a pass by default.
+Criterion n is the gate `criteria.n`, in the order in which the scenario lists them. The model says
+whether the statement is true of the session, why, and on which steps that rests; any criterion that
+is not true fails the session. Where `WINDTUNNEL_JUDGE_SAMPLES` asks for several verdicts the
+majority counts, and the value is the share of verdicts that say *pass*.
+
+Not applicable: never; a scenario without criteria has no such gate.
+Unscored: no model is configured; it could not be asked, refused, or gave no verdict that can be
+used, with citations that exist; fewer of its samples agree than `WINDTUNNEL_JUDGE_AGREEMENT` asks
+for; the session is invalid.
+Cites: the steps that the model names.
 """
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.briefs import JudgeBrief
 from schemas.scores import Dimension, DimensionScore
-from services.judge.evaluators.scoring import gate, unscored
+from services.judge.evaluators.scoring import cited, unscored
 from services.judge.trajectory import Trajectory
 
-NAME = "criteria/1"
+NAME = "criteria/2"
 NO_MODEL = "no judge model is configured (WINDTUNNEL_JUDGE_MODEL)"
 
 
@@ -28,10 +35,12 @@ class Judgement:
     rationale: str
     citations: tuple[str, ...] = ()
     answered_by: str = ""
+    value: float | None = None
+    """The share of the verdicts that say *pass*; None where there was one, or none."""
 
 
 class CriterionJudge(Protocol):
-    """Judges one criterion. Owes: a bound on time and on calls at once; no exceptions but
+    """Judges criteria. Owes: a bound on time and on calls at once; no exceptions but
     cancellation.
     """
 
@@ -39,8 +48,10 @@ class CriterionJudge(Protocol):
     def model(self) -> str:
         """The pinned model, as it is recorded with every verdict."""
 
-    async def judge(self, criterion: str, trajectory: Trajectory, outcome: str) -> Judgement:
-        """The verdict; every citation names a step of the trajectory. `outcome`: the user's aim."""
+    async def judge(
+        self, criteria: Sequence[str], trajectory: Trajectory, outcome: str
+    ) -> Sequence[Judgement]:
+        """A verdict on each; citations name steps of the trajectory. `outcome`: the user's aim."""
 
 
 def dimension(number: int) -> str:
@@ -57,25 +68,29 @@ def all_unscored(brief: JudgeBrief, reason: str) -> tuple[DimensionScore, ...]:
 async def evaluate_all(
     trajectory: Trajectory, brief: JudgeBrief, judge: CriterionJudge | None
 ) -> tuple[DimensionScore, ...]:
-    """One gate per criterion, each judged by itself."""
-    if judge is None:
+    """One gate per criterion."""
+    criteria = brief.goals.criteria
+    if judge is None or not criteria:
         return all_unscored(brief, NO_MODEL)
+    said = await judge.judge(criteria, trajectory, brief.outcome)
+    numbered = enumerate(zip(criteria, said, strict=True), start=1)
+    return tuple(_score(number, text, one, judge.model) for number, (text, one) in numbered)
 
-    async def one(number: int, criterion: str) -> DimensionScore:
-        said = await judge.judge(criterion, trajectory, brief.outcome)
-        evaluator = f"{NAME} {judge.model}"
-        if said.answered_by and said.answered_by != judge.model:
-            evaluator += f" ({said.answered_by})"
-        if said.passed is None:
-            return unscored(dimension(number), evaluator, f"“{criterion}”: {said.rationale}")
-        return gate(
-            dimension(number),
-            evaluator,
-            passed=said.passed,
-            value=float(said.passed),
-            reason=f"“{criterion}”: {said.rationale}",
-            steps=said.citations,
-        )
 
-    numbered = enumerate(brief.goals.criteria, start=1)
-    return tuple(await asyncio.gather(*(one(number, text) for number, text in numbered)))
+def _score(number: int, criterion: str, said: Judgement, model: str) -> DimensionScore:
+    decided = said.passed is not None
+    return DimensionScore(
+        dimension=dimension(number),
+        status="scored" if decided else "unscored",
+        value=float(said.passed or 0) if decided and said.value is None else said.value,
+        passed=said.passed,
+        reason=f"“{criterion}”: {said.rationale}",
+        citations=cited(said.citations),
+        evaluator=evaluator(NAME, model, said.answered_by),
+    )
+
+
+def evaluator(name: str, model: str, answered_by: str) -> str:
+    """Who scored: evaluator, pinned model, and as what that answered if it goes by another name."""
+    by = f" ({answered_by})" if answered_by and answered_by != model else ""
+    return f"{name} {model}{by}"

@@ -21,6 +21,7 @@ def evaluate_all(trajectory: Trajectory, brief: JudgeBrief) -> tuple[DimensionSc
     mean = sum(latencies) / len(latencies) if latencies else None
     silent = "the agent does not report its usage"
     return (
+        *_replayed(trajectory),
         _measure(Dimension.TURNS, used.turns, "user turns put to the agent"),
         _measure(Dimension.TOOL_CALLS, used.tool_calls, "tool calls recorded"),
         _measure(Dimension.AGENT_LATENCY, mean, "mean over all turns", "the agent had no turn"),
@@ -34,6 +35,18 @@ def evaluate_all(trajectory: Trajectory, brief: JudgeBrief) -> tuple[DimensionSc
             silent if not used.tokens_known else "the price of the agent's model is not known",
         ),
     )
+
+
+def _replayed(trajectory: Trajectory) -> tuple[DimensionScore, ...]:
+    """How much of what the user said was said again from a recording; nothing without one."""
+    turns = [turn for turn in trajectory.user_turns if turn.body.replayed is not None]
+    if not turns:
+        return ()
+    again = sum(turn.body.replayed is True for turn in turns)
+    left = next((turn.step for turn in turns if turn.body.replayed is False), None)
+    reason = f"{again} of {len(turns)} user turns said again from the recording"
+    reason += f"; the agent led away from it before {left}" if left else ""
+    return (_measure(Dimension.REPLAYED, again / len(turns), reason),)
 
 
 def _measure(dimension: str, value: float | None, reason: str, unknown: str = "") -> DimensionScore:

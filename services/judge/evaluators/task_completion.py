@@ -20,11 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from schemas.briefs import JudgeBrief
-from schemas.expectations import CallMatch, ExpectedCall
 from schemas.scores import Dimension, DimensionScore
 from services.judge.evaluators.reference import reference_findings
 from services.judge.evaluators.scoring import Finding, count, gate_of
-from services.judge.outcomes import ABSENT, at, matches, same, show
+from services.judge.outcomes import ABSENT, at, describe, matches, same, show
 from services.judge.trajectory import Trajectory
 
 NAME = "task_completion/1"
@@ -97,17 +96,6 @@ def _calls(trajectory: Trajectory, brief: JudgeBrief) -> Iterator[Finding]:
         found = tuple(call.step for call in trajectory.calls if matches(call, forbidden))
         words = f"{describe(forbidden)} must not be called, but was {count(len(found), 'time')}"
         yield Finding(not found, words, found)
-
-
-def describe(pattern: CallMatch | ExpectedCall) -> str:
-    """`refund_order(order_id="7")`, with what else the pattern asks for."""
-    arguments = ", ".join(f"{name}={show(value)}" for name, value in pattern.arguments.items())
-    text = f"{pattern.tool}({arguments})" if arguments else pattern.tool
-    if pattern.ok is not None:
-        text += " (succeeding)" if pattern.ok else " (failing)"
-    if pattern.response:
-        text += f" answering {show(dict(pattern.response))}"
-    return text
 
 
 def _words(trajectory: Trajectory, brief: JudgeBrief) -> Iterator[Finding]:

@@ -30,12 +30,13 @@ def evaluate(trajectory: Trajectory, brief: JudgeBrief) -> DimensionScore:
     calls = trajectory.calls
     if not calls:
         return not_applicable(Dimension.TOOL_USE, NAME, "no tool was called")
-    findings = [_finding(calls, index, brief) for index in range(len(calls))]
+    findings = [finding(calls, index, brief) for index in range(len(calls))]
     reason = f"{count(len(calls), 'call')}, each of them well-formed and none a repeated write"
     return gate_of(Dimension.TOOL_USE, NAME, findings, when_all_hold=reason)
 
 
-def _finding(calls: Sequence[Call], index: int, brief: JudgeBrief) -> Finding:
+def finding(calls: Sequence[Call], index: int, brief: JudgeBrief) -> Finding:
+    """Whether one of the calls was made correctly, judged among all of them."""
     call = calls[index]
     if refused_for_mistake(call):
         words = f"{call.tool} ({call.step}) was refused: {call.body.error_code}"

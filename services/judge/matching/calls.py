@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from schemas.trajectory import (
+    AGENT,
     AGENT_TURN,
     SESSION_ENDED,
     TOOL_CALLED,
@@ -99,7 +100,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def calls_of_events(events: Iterable[TrajectoryEvent]) -> tuple[Call, ...]:
-    """The tool calls that the proxy recorded in one session, in the order of the log.
+    """The agent's tool calls that the proxy recorded in one session, in the order of the log.
 
     Every attempt counts, refused and failed ones included; give only some of the events to look
     at some of the calls. Labels are steps (`t3`), so that they can be cited.
@@ -107,7 +108,7 @@ def calls_of_events(events: Iterable[TrajectoryEvent]) -> tuple[Call, ...]:
     return tuple(
         Call(event.tool_called.tool, decoded(event.tool_called.arguments), label=event.step)
         for event in _counted(events)
-        if event.kind == TOOL_CALLED and event.tool_called
+        if event.kind == TOOL_CALLED and event.tool_called and event.tool_called.requestor == AGENT
     )
 
 
@@ -124,6 +125,8 @@ def messages_of_events(events: Iterable[TrajectoryEvent]) -> list[dict[str, Any]
         elif event.kind == AGENT_TURN and event.agent_turn and event.agent_turn.outcome == "ok":
             messages.append({"role": "assistant", "content": event.agent_turn.final_response})
         elif event.kind == TOOL_CALLED and event.tool_called:
+            if event.tool_called.requestor != AGENT:
+                continue
             body = event.tool_called
             messages.append(_calling(body.tool, body.arguments, event.step))
             messages.append({"role": "tool", "tool_call_id": event.step, "content": body.response})

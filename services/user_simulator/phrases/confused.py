@@ -82,4 +82,12 @@ CONFUSED: Bank = {
         "This is too complicated for me, sorry. Goodbye.",
         "I'll stop here, I'm just confused now.",
     ),
+    Kind.DID: (
+        "I think I did it? It says: {text}.", "Okay, I pressed something. Now it says: {text}.",
+        "I did that, I believe. Is this right: {text}?",
+    ),
+    Kind.DID_NOT: (
+        "I think that went wrong. It says: {text}.", "Hm, it won't let me. It says: {text}.",
+        "Something is off, I get this: {text}.",
+    ),
 }  # fmt: skip

@@ -71,4 +71,12 @@ HOSTILE: Bank = {
         "Forget it, I'm taking this elsewhere.", "Hopeless. You will hear from me. Bye.",
         "I'm done with you people.",
     ),
+    Kind.DID: (
+        "Fine, I did your job for you. It says: {text}.", "Done. Happy now? It says: {text}.",
+        "There. I did it. {text}. What now?",
+    ),
+    Kind.DID_NOT: (
+        "Great, that doesn't work either: {text}.", "I did it and it failed, of course: {text}.",
+        "Your advice is useless. It says: {text}.",
+    ),
 }  # fmt: skip

@@ -28,6 +28,8 @@ class Kind(StrEnum):
     WAIT = "wait"
     THANKS = "thanks"
     QUIT = "quit"
+    DID = "did"
+    DID_NOT = "did not"
 
 
 Bank = Mapping[Kind, tuple[str, ...]]

@@ -73,4 +73,12 @@ PLAIN: Bank = {
         "I'll leave it here, then. Goodbye.", "This isn't getting anywhere. I'll stop here.",
         "Never mind, I'll try some other way.",
     ),
+    Kind.DID: (
+        "Okay, done. It says: {text}.", "I've done that. Now it says: {text}.",
+        "Done. What I see is: {text}.", "All right, I did it. It shows: {text}.",
+    ),
+    Kind.DID_NOT: (
+        "I tried, but it didn't work. It says: {text}.", "That didn't work here: {text}.",
+        "I can't get it to do that. It says: {text}.",
+    ),
 }  # fmt: skip

@@ -104,4 +104,14 @@ RAMBLING: Bank = {
         "My tea is cold by now, and we are where we began. I'll leave it.",
         "I give up, it is not meant to be today. Bye.",
     ),
+    Kind.DID: (
+        "So I found my glasses, did what you said, and now it reads: {text}.",
+        "Right, that took me a while, my fingers are not what they were, but it says: {text}.",
+        "There we go, I did it, first time for everything, and there it stands: {text}.",
+    ),
+    Kind.DID_NOT: (
+        "Well, I tried it twice, my neighbour would have known, but all it says is: {text}.",
+        "I did what you said, or so I think, and it will not have it: {text}.",
+        "No luck, I am afraid, and I was so careful about it. It reads: {text}.",
+    ),
 }  # fmt: skip

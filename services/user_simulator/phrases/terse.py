@@ -29,4 +29,6 @@ TERSE: Bank = {
     Kind.WAIT: ("Ok.", "Waiting.", "Fine."),
     Kind.THANKS: ("Thanks.", "Thx, bye.", "Done, thanks.", "Ok, bye."),
     Kind.QUIT: ("Forget it.", "Never mind.", "I'm out. Bye."),
+    Kind.DID: ("Done. {text}", "Ok: {text}", "Did it. {text}", "Says: {text}"),
+    Kind.DID_NOT: ("Didn't work. {text}", "Failed: {text}", "Nope: {text}"),
 }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Worlds that other benchmarks' packages bring along."""

@@ -1,0 +1,1 @@
+"""What each participant must not do, tried; see docs/fidelity.md."""
