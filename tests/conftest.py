@@ -6,6 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import pytest_timeout
 from hypothesis import settings
 
 # How long an example takes is the machine's affair: nothing here is a timed assertion.
@@ -35,6 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker in item.iter_markers("req"):
             for requirement in marker.args:
                 _proofs[requirement].add(item.nodeid.partition("[")[0])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # pytest-timeout sets its clock once for all tries of a test: each gets the whole time here.
+    if getattr(item, "execution_count", 1) > 1:
+        pytest_timeout.timeout_setup(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
