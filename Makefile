@@ -50,6 +50,7 @@ schemas: $(STAMP) ## Write what is generated: schemas, and the pages made from t
 	@$(BIN)/python -m deploy.grafana.generate
 	@$(BIN)/python -m services.cli.conformance.documentation > docs/conformance.md
 	@$(BIN)/python -m services.cli.doctor.telling > docs/doctor.md
+	@$(BIN)/python -m services.runtime.telemetry_page > docs/telemetry.md
 
 lock: $(STAMP) ## Resolve dependencies anew into requirements.lock
 	@$(BIN)/python -m pip install --quiet uv

@@ -74,6 +74,7 @@ class RowWriter:
                         batch[key] = (row, [*before, *held])
                     self._waiting = batch
                     self._some.set()
+                    self._metrics.add(m.RETRIES, what="rows")
                     await asyncio.sleep(wait_s)
                     wait_s = min(wait_s * 2, self._retry_max_s)
                     continue

@@ -17,7 +17,8 @@ from pipelines.holds import Hold, Holds
 from pipelines.row_writer import RowWriter
 from pipelines.score_run import JobResult, Parts, aggregate, aggregated, load, parts_for
 from pipelines.settings import PipelineSettings
-from pipelines.sinks import ROWS_REJECTED, ROWS_WRITTEN
+from pipelines.sinks import BURIED, PUBLISHED, ROWS_REJECTED, ROWS_WRITTEN
+from pipelines.sources import PIECES
 from pipelines.worker import Worker
 from schemas.gate import BaselineAccepted, GateStatus
 from schemas.runs import RunState, RunStatus
@@ -165,6 +166,8 @@ class Runner:
         status, error = work.status, ""
         for attempt in range(ATTEMPTS):
             await asyncio.sleep(0 if attempt == 0 else 2.0 ** (attempt - 2))
+            if attempt:
+                self._service.metrics.add(m.RETRIES, what="job")
             started = self._service.clock.monotonic()
             try:
                 result = await self._aggregator.call(aggregate, status, self._parts)
@@ -174,6 +177,7 @@ class Runner:
                 self._log("aggregation failed", status, attempt=attempt, error=error)
                 continue
             self._observe("aggregated", started)
+            self._count("aggregate", result)
             self._log("aggregated", status, **result.counters)
             await self._announce(aggregated(status, stored=False))
             return True
@@ -203,10 +207,7 @@ class Runner:
                     return
             tries += 1
             if result is not None:
-                for name, count in result.counters.items():
-                    kind, _, table = name.partition(".")
-                    if kind == ROWS_WRITTEN:
-                        self._service.metrics.add(m.PIPELINE_ROWS, count, table=table)
+                self._count("load", result)
                 self._observe("stored" if result.stored else "not_stored", started)
                 self._log("loaded" if result.stored else "not loaded", work.status,
                           **result.counters)  # fmt: skip
@@ -216,6 +217,7 @@ class Runner:
                     if result.rows(ROWS_REJECTED):
                         self._log("rows were refused; see the errors above", work.status)
                     return
+            self._service.metrics.add(m.RETRIES, what="job")
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, self._service.settings.store_retry_max_s)
 
@@ -225,6 +227,23 @@ class Runner:
     def _observe(self, outcome: str, started: float) -> None:
         seconds = self._service.clock.monotonic() - started
         self._service.metrics.observe(m.PIPELINE_SECONDS, seconds, outcome=outcome)
+
+    def _count(self, stage: str, result: JobResult) -> None:
+        """Beam has counted in whichever processes its workers are; here it is added up."""
+        metrics = self._service.metrics
+        for name, count in result.counters.items():
+            kind, _, what = name.partition(".")
+            if kind == ROWS_WRITTEN:
+                metrics.add(m.PIPELINE_ROWS, count, table=what)
+            elif kind == PUBLISHED:
+                metrics.add(m.EVENTS_PRODUCED, count, topic=what)
+            elif kind == BURIED:
+                metrics.add(m.DEAD_LETTERS, count, topic=what)
+            elif kind == PIECES:
+                metrics.add(m.PIPELINE_PIECES, count, stage=stage)
+        if result.newest_ms is not None:
+            delay_ms = self._service.clock.now_ms() - result.newest_ms
+            metrics.observe(m.WATERMARK_DELAY, max(0, delay_ms) / 1000, stage=stage)
 
     def _log(self, event: str, status: RunStatus, **fields: object) -> None:
         self._service.log.info(event, run_id=status.run_id, **fields)

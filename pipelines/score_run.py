@@ -56,9 +56,12 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """A finished job's counters; see pipelines.sinks for the rows'."""
+    """A finished job's counters; see pipelines.sinks for the rows'. `newest_ms` is when the newest
+    record that it read was written.
+    """
 
     counters: dict[str, int]
+    newest_ms: int | None = None
 
     def rows(self, counter: str) -> int:
         """A row counter over all tables."""
@@ -189,7 +192,7 @@ def _ranges(status: RunStatus, wanted: tuple[Topic, ...]) -> list[OffsetRange]:
 def _finished(pipeline: beam.Pipeline) -> JobResult:
     result = pipeline.run()
     result.wait_until_finish()
-    return JobResult(sinks.counters(result))
+    return JobResult(sinks.counters(result), sinks.newest_ms(result))
 
 
 def _aggregates(record: RunAggregates) -> Publication:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,9 +17,12 @@ import apache_beam as beam
 from apache_beam.metrics.metric import Metrics, MetricsFilter
 
 from pipelines.rows import Row
+from pipelines.sources import WRITTEN_MS
 from pipelines.transforms.decode import MakeCodec
 from pipelines.transforms.sessions import TableRow
 from schemas.codec import Codec
+from schemas.registry import DeadLetter
+from schemas.topics import BY_FULL_NAME
 from services.runtime.bus.producer import BusProducer
 from services.runtime.bus.records import Outgoing
 from services.runtime.bus.settings import BusSettings
@@ -30,6 +34,8 @@ MakeStore = Callable[[], Store]
 #: Appends records; returning means that they are acknowledged.
 Append = Callable[[Sequence[Outgoing]], None]
 
+PUBLISHED = "published"
+BURIED = "buried"
 ROWS_WRITTEN = "rows_written"
 ROWS_UNAVAILABLE = "rows_unavailable"
 ROWS_REJECTED = "rows_rejected"
@@ -54,27 +60,36 @@ def append_to_bus(settings: BusSettings, records: Sequence[Outgoing]) -> None:
 
 class Publish(beam.DoFn):
     """Publication to the bus, a bundle at a time. A bundle that is retried is appended again;
-    readers know the records by their keys."""
+    readers know the records by their keys.
+
+    Counters: `published.TOPIC`, and of dead letters `buried.TOPIC` by the topic they come from.
+    """
 
     def __init__(self, append: Append, make_codec: MakeCodec) -> None:
         self._append = append
         self._make_codec = make_codec
         self._codec: Codec | None = None
         self._records: list[Outgoing] = []
+        self._counts: Counter[str] = Counter()
 
     def setup(self) -> None:
         self._codec = self._make_codec()
 
     def start_bundle(self) -> None:
-        self._records = []
+        self._records, self._counts = [], Counter()
 
     def process(self, element: Publication) -> None:
         assert self._codec is not None
         self._records.append(outgoing_record(self._codec, element))
+        self._counts[f"{PUBLISHED}.{element.topic.name}"] += 1
+        if isinstance(element.record, DeadLetter):
+            self._counts[f"{BURIED}.{BY_FULL_NAME[element.record.topic].name}"] += 1
 
     def finish_bundle(self) -> None:
         if self._records:
             self._append(self._records)
+        for name, count in self._counts.items():
+            Metrics.counter("windtunnel", name).inc(count)
 
 
 class WriteRows(beam.DoFn):
@@ -164,4 +179,13 @@ class WriteRows(beam.DoFn):
 def counters(result: Any) -> dict[str, int]:
     """A finished job's counters by name."""
     found = result.metrics().query(MetricsFilter().with_namespace("windtunnel"))
-    return {c.key.metric.name: int(c.result) for c in found["counters"]}
+    total: Counter[str] = Counter()
+    for one in found["counters"]:
+        total[one.key.metric.name] += int(one.result)
+    return dict(total)
+
+
+def newest_ms(result: Any) -> int | None:
+    """When the newest record that a finished job read was written; None if it read none."""
+    found = result.metrics().query(MetricsFilter().with_name(WRITTEN_MS))
+    return max((int(one.result.max) for one in found["distributions"]), default=None)

@@ -24,6 +24,8 @@ from services.runtime.bus.records import Incoming
 ReadRange = Callable[[str, int, int, int], Iterator[Incoming]]
 
 RUN_HEADER = "run"
+PIECES = "pieces_read"
+WRITTEN_MS = "newest_of_piece_written_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class ReadLog(beam.DoFn):
         self._read = read
         self._run_id = run_id
         self._others = Metrics.counter("windtunnel", "records_of_other_runs")
+        self._pieces = Metrics.counter("windtunnel", PIECES)
+        self._written = Metrics.distribution("windtunnel", WRITTEN_MS)
 
     def process(
         self,
@@ -76,7 +80,7 @@ class ReadLog(beam.DoFn):
         restriction = tracker.current_restriction()
         start, stop = restriction.start, restriction.stop
         records = self._read(element.topic, element.partition, start, stop)
-        others = 0
+        others, newest_ms = 0, 0
         with contextlib.closing(records):  # type: ignore[type-var]
             for record in records:
                 if not tracker.try_claim(record.offset):
@@ -86,6 +90,7 @@ class ReadLog(beam.DoFn):
                 ):
                     others += 1
                     continue
+                newest_ms = max(newest_ms, record.timestamp_ms)
                 yield Raw(
                     topic=record.topic,
                     partition=record.partition,
@@ -98,6 +103,9 @@ class ReadLog(beam.DoFn):
                 # The last offsets may be gone (compaction, transaction markers): claim them too.
                 tracker.try_claim(stop)
         self._others.inc(others)
+        self._pieces.inc()
+        if newest_ms:
+            self._written.update(newest_ms)
 
 
 class ReadRun(beam.PTransform[Any, Any]):

@@ -40,6 +40,9 @@ class Gatekeeper:
             query: The parameters it knows; others are refused, so that none is misspelt in vain.
         """
 
+        self._metrics.zero(m.CONTROL_REQUESTS, route=route, status="503")
+        self._metrics.zero(m.CONTROL_SECONDS, route=route)
+
         @functools.wraps(endpoint)
         async def answer(request: Request) -> Response:
             began = self._clock.monotonic()

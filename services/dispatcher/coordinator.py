@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from schemas.errors import WindtunnelSchemaError
 from schemas.loader import scenario_of
@@ -26,7 +27,7 @@ from services.dispatcher.expansion import (
     objectives,
     started_event,
 )
-from services.dispatcher.run_core import Accept, Admit, Complete, RunCore, RunState
+from services.dispatcher.run_core import QUEUES, Accept, Admit, Complete, RunCore, RunState
 from services.dispatcher.settings import DispatcherSettings
 from services.runtime import metrics as m
 from services.runtime.agents.client import AgentFailed
@@ -68,7 +69,10 @@ class Coordinator:
 
     def attach(self, table: StateTable[RunRequest, RunState]) -> None:
         self._table = table
-        self._service.metrics.measure(m.RUNS_ACTIVE, lambda: float(sum(1 for _ in table.states())))
+        metrics = self._service.metrics
+        metrics.measure(m.RUNS_ACTIVE, lambda: float(sum(1 for _ in table.states())))
+        for what in QUEUES:
+            metrics.measure(m.ADMISSION_QUEUE, partial(self._queued, table, what), waiting_for=what)
 
     async def act(self, state: RunState, action: Hashable) -> None:
         if isinstance(action, Accept):
@@ -79,6 +83,10 @@ class Coordinator:
             await self._complete(state)
         else:
             raise TypeError(f"unknown action {action!r}")
+
+    def _queued(self, table: StateTable[RunRequest, RunState], what: str) -> float:
+        now_ms = self._service.clock.now_ms()
+        return float(sum(state.queued(now_ms)[what] for _, state in table.states()))
 
     async def refused(self, incoming: Incoming, reason: str) -> None:
         """An unreadable run request: its author looks at the status topic, so say it there."""
@@ -215,6 +223,8 @@ class Coordinator:
             for planned, _ in fresh:
                 category = str(state.plan.scenarios[planned.scenario_id].category)
                 self._service.metrics.add(m.SESSIONS_STARTED, category=category)
+                if planned.attempt:
+                    self._service.metrics.add(m.RETRIES, what="session")
             state.admitted += len(chosen)
             state.started += len(chosen)
             state.dirty = True

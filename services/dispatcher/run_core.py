@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.codec import Codec
@@ -12,6 +12,9 @@ from schemas.runs import OffsetRange, RunRequest, SessionNotice
 from schemas.trajectory import EndReason
 from services.dispatcher.expansion import MAX_ATTEMPTS, Phase, Plan, Planned, budget, retries
 from services.runtime.bus.records import Incoming
+
+QUEUES = ("room", "arrival", "phase")
+"""What a session can wait for: the end of another, its time in an open loop, its phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,25 @@ class RunState:
         if not phase.arrivals:
             return len(phase.sessions) - self.admitted
         return bisect_right(phase.arrivals, now_ms - self.began_ms[phase.name]) - self.admitted
+
+    def queued(self, now_ms: int) -> Mapping[str, int]:
+        """How many planned sessions are not started, by which of `QUEUES` they stand in."""
+        found = dict.fromkeys(QUEUES, 0)
+        if self.plan is None or self.overdue or self.completed:
+            return found
+        phase = self.phases[self.phase]
+        # After a takeover those that ended are admitted again, and skipped.
+        left = len(phase.sessions) - max(self.admitted, self.ended_in_phase[self.phase])
+        if not phase.arrivals:
+            found["room"] = left
+        elif phase.name not in self.began_ms:
+            found["arrival"] = left
+        else:
+            found["room"] = min(left, self.due(now_ms))
+            found["arrival"] = left - found["room"]
+        later = range(self.phase + 1, len(self.phases))
+        found["phase"] = sum(len(self.phases[n].sessions) - self.ended_in_phase[n] for n in later)
+        return found
 
     def _index(self) -> None:
         self.phase_of = {

@@ -24,7 +24,9 @@ from services.dispatcher.coordinator import Coordinator
 from services.dispatcher.proxies import Proxies
 from services.dispatcher.session_core import KINDS, DispatcherCore, SessionState
 from services.dispatcher.settings import DispatcherSettings
+from services.dispatcher.tracing import traced
 from services.dispatcher.turns import TurnDispatcher
+from services.runtime import metrics as m
 from services.runtime.agents.fingerprint import fingerprint
 from services.runtime.bus.admin import end_offsets
 from services.runtime.core import Stream
@@ -35,6 +37,7 @@ from services.runtime.settings import ConfigurationError
 from services.runtime.sources.cache import SourceCache
 from services.runtime.sources.store import SourceStore
 from services.runtime.state_table import StateTable
+from services.runtime.telemetry import start_telemetry
 
 RUNS: Stream[RunRequest] = Stream(
     topic=RUN_REQUESTS,
@@ -50,6 +53,7 @@ _EXPIRY_CHECK_S = 0.5
 async def start(service: Service[DispatcherSettings]) -> None:
     """Start both halves of the dispatcher."""
     settings = service.settings
+    telemetry = await start_telemetry(service)
     service.routes.append(Route("/schemas/agent-response.json", _agent_response_schema))
     suites = SuiteLookup(service)
     registrations = Registrations()
@@ -59,15 +63,19 @@ async def start(service: Service[DispatcherSettings]) -> None:
     partitions = len(await asyncio.to_thread(end_offsets, service.bus, TRAJECTORIES.full_name))
 
     code = await _code_agents(service)
-    kinds = AgentKinds(settings.concurrent_turns, service.clock, {"code": code})
+    kinds = AgentKinds(
+        settings.concurrent_turns, service.clock, {"code": code},
+        retried=lambda what: service.metrics.add(m.RETRIES, what=what),
+    )  # fmt: skip
     service.on_stop(kinds.close)
     proxies = Proxies(service.bus, partitions, service.clock, service.log)
     service.watch(proxies.keep_fresh(), "proxy owners")
 
-    turns = TurnDispatcher(service, kinds, proxies, registrations.find)
-    sessions = SessionTable(
-        service, DispatcherCore(), turns.act, concurrency=settings.concurrent_turns
+    turns = TurnDispatcher(
+        service, kinds, proxies, registrations.find, traced=telemetry is not None
     )
+    core = traced(DispatcherCore(), telemetry, registrations.find)
+    sessions = SessionTable(service, core, turns.act, concurrency=settings.concurrent_turns)
     await service.consume([TRAJECTORIES], sessions, kinds=KINDS)
     service.watch(_expire(service, sessions), "session deadlines")
 
@@ -115,7 +123,9 @@ async def _code_agents(service: Service[DispatcherSettings]) -> CodeAgent:
         raise ConfigurationError(f"WINDTUNNEL_CODE_CACHE: {error}") from None
     store = SourceStore(service, cache)
     await store.start()
-    return CodeAgent(store, CodeLimits.of(settings), service.log)
+    agent = CodeAgent(store, CodeLimits.of(settings), service.log)
+    agent.slots.measured(service.metrics, "sandboxes")
+    return agent
 
 
 def _pins(settings: DispatcherSettings) -> dict[str, str]:

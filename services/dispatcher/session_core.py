@@ -70,6 +70,7 @@ class SessionState:
     """Of the current conversation: what user and agent said before the turn at hand."""
     pending: tuple[int, str] | None = None
     """A user turn that the agent has not answered: its number and text."""
+    pending_since_ms: int = 0
     acting: tuple[UserActed, int] | None = None
     """A call of the user's that the tool proxy has not answered, and when it was made."""
     posted: int = 0
@@ -113,6 +114,7 @@ class DispatcherCore:
             return
         if event.user_turn is not None:
             self._user(state, event.turn, event.user_turn)
+            state.pending_since_ms = event.at_ms
         elif event.agent_turn is not None:
             self._agent(state, event.turn, event.agent_turn)
         elif event.user_acted is not None:

@@ -32,6 +32,7 @@ from services.runtime.agents.redaction import Redactor
 from services.runtime.agents.secrets import SecretMissing, agent_secrets
 from services.runtime.ids import decimal_id, digest
 from services.runtime.service import Publication, Service
+from services.runtime.telemetry_context import traceparent
 from services.runtime.tokens import Claims, TokenRefused, Tokens
 
 _TOKEN_SLACK_MS = 60_000
@@ -47,12 +48,17 @@ class TurnDispatcher:
         agents: AgentKind,
         proxies: Proxies,
         agent_of: Callable[[str, str], AgentRegistration | None],
+        *,
+        traced: bool = False,
     ) -> None:
-        """`agent_of(agent_id, fingerprint)` looks up the registration a session started with."""
+        """`agent_of(agent_id, fingerprint)` looks up the registration a session started with.
+        `traced`: agents are told which trace their turn belongs to.
+        """
         self._service = service
         self._agents = agents
         self._proxies = proxies
         self._agent_of = agent_of
+        self._traced = traced
         self._tokens = Tokens(service.settings.token_secret.get_secret_value())
 
     async def act(self, state: SessionState, action: Hashable) -> None:
@@ -191,6 +197,7 @@ class TurnDispatcher:
             task_id=started.task_id,
             jti=jti,
             idempotency_key=f"{state.session_id}-{turn}",
+            traceparent=traceparent(state.session_id, turn) if self._traced else "",
         )
         return await self._agents.turn(agent, request)
 

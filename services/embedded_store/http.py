@@ -5,7 +5,7 @@
 - parameters ``database``, ``default_format`` (JSONCompact unless given), ``readonly=1`` (or header
   ``X-ClickHouse-Readonly: 1``), ``param_NAME`` for ``{NAME:Type}``; any other is a setting.
 - errors: ClickHouse's text with its code in ``X-ClickHouse-Exception-Code``.
-- ``GET /ping``, ``/healthz`` (the process lives), ``/readyz`` (it takes requests).
+- ``GET /ping``, ``/healthz`` (the process lives), ``/readyz`` (it takes requests), ``/metrics``.
 
 Users, passwords, sessions and compression are not served, their parameters have no effect: whoever
 reaches the port may read and write.
@@ -25,6 +25,8 @@ from starlette.routing import Route
 from services.embedded_store.engine import Engine, EngineError
 from services.embedded_store.engine import Request as EngineRequest
 from services.embedded_store.statement import parse
+from services.runtime import metrics as m
+from services.runtime.metrics import EXPOSITION, Metrics
 
 #: Parameters of ClickHouse's HTTP handler, not of the engine, which clients send routinely.
 _HANDLER_PARAMETERS = frozenset(
@@ -67,6 +69,10 @@ class Server:
         self._loopback_only = loopback_only
         self._waiting = 0
         self.draining = False
+        self._metrics = Metrics()
+        self._metrics.begin(m.CATALOGUE, "embedded_store")
+        self._metrics.measure(m.READY, lambda: float(not self._is_busy))
+        self._metrics.measure(m.STORE_WAITING, lambda: float(self._waiting))
 
     def app(self) -> Starlette:
         return Starlette(
@@ -74,13 +80,21 @@ class Server:
                 Route("/ping", _ok),
                 Route("/healthz", _ok),
                 Route("/readyz", self._ready),
+                Route("/metrics", self._exposition),
                 Route("/", self._statement, methods=["GET", "POST"]),
             ]
         )
 
+    @property
+    def _is_busy(self) -> bool:
+        return self.draining or self._waiting >= self._limits.waiting
+
     async def _ready(self, request: Request) -> Response:
-        busy = self.draining or self._waiting >= self._limits.waiting
+        busy = self._is_busy
         return PlainTextResponse("busy\n" if busy else "Ok.\n", 503 if busy else 200)
+
+    async def _exposition(self, request: Request) -> Response:
+        return Response(self._metrics.render(), media_type=EXPOSITION)
 
     async def _statement(self, request: Request) -> Response:
         if self._from_a_web_page(request):
@@ -127,12 +141,17 @@ class Server:
         # Statements take turns: none may hold the others up for ever.
         settings.setdefault("max_execution_time", str(self._limits.query_seconds))
         readonly = request.method != "POST" or asked != "0"  # HEAD comes with every GET route
+        now, outcome = asyncio.get_running_loop().time, "error"
+        started = now()
         try:
             content = await self._engine.run(
                 EngineRequest(statement, database, settings, parameters, readonly)
             )
+            outcome = "ok"
         except EngineError as error:
             return _error(error.text, error.code, _STATUS.get(error.code, 500))
+        finally:
+            self._metrics.observe(m.STORE_SECONDS, now() - started, outcome=outcome)
         kind = "application/json" if "JSON" in statement.format else "application/octet-stream"
         media_type = _CONTENT_TYPES.get(statement.format, kind)
         headers = {"X-ClickHouse-Format": statement.format}

@@ -19,9 +19,12 @@ from services.runtime.bus.records import Incoming
 from services.runtime.judging import JudgeModelSettings
 from services.runtime.lookup import Lookup
 from services.runtime.metrics import Metrics
+from services.runtime.models import usage_noted
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import Settings
+from services.runtime.telemetry import Telemetry, start_telemetry
+from services.runtime.telemetry_spans import judge_span
 
 _SUITES = 1000
 
@@ -47,18 +50,35 @@ class Judge:
     """Performs what the core wants."""
 
     def __init__(
-        self, service: Service[JudgeSettings], briefs: Briefs, llm: LlmJudge | None
+        self,
+        service: Service[JudgeSettings],
+        briefs: Briefs,
+        llm: LlmJudge | None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._service = service
         self._briefs = briefs
         self._llm = llm
+        self._telemetry = telemetry
 
     async def act(self, state: JudgedSession, action: Hashable) -> None:
         """Score the session, or tell the run's coordinator that it was scored."""
         if action == SCORE:
-            scored = await self._score(state)
+            began_ms = self._service.clock.now_ms()
+            with usage_noted() as usages:
+                scored = await self._score(state)
+            ended_ms = self._service.clock.now_ms()
             await self._service.publish(Publication(SCORES, state.session_id, scored))
             self._count(scored)
+            if (telemetry := self._telemetry) is not None:
+                telemetry.record(
+                    lambda: [
+                        judge_span(
+                            scored, start_ms=began_ms, end_ms=ended_ms, usages=usages,
+                            contents=telemetry.contents,
+                        )
+                    ]
+                )  # fmt: skip
         elif state.scored is not None:
             notice = notice_of(state.scored, self._service.clock.now_ms())
             await self._service.publish(Publication(RUN_PROGRESS, notice.run_id, notice))
@@ -99,6 +119,7 @@ def model_judge(settings: JudgeSettings, metrics: Metrics) -> LlmJudge | None:
 async def start(service: Service[JudgeSettings]) -> None:
     """Wire the service: every ended session is scored, and its run's coordinator told."""
     settings = service.settings
+    telemetry = await start_telemetry(service)
     llm = model_judge(settings, service.metrics)
     if llm is not None:
         await llm.prepare()
@@ -112,7 +133,7 @@ async def start(service: Service[JudgeSettings]) -> None:
     briefs = Briefs(find, settings.suite_wait_s)
     suites = Lookup(service, SUITES, Suite, limit=_SUITES, changed=briefs.published)
     await suites.start()
-    judge = Judge(service, briefs, llm)
+    judge = Judge(service, briefs, llm, telemetry)
     table = SessionTable(
         service,
         JudgeCore(service.codec, bury),

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from services.runtime.http_protocol import BoundedHttp
-from services.runtime.metrics import Metrics
+from services.runtime.metrics import EXPOSITION, Metrics
 from services.runtime.settings import ConfigurationError
 
 
@@ -85,7 +85,7 @@ def application(
         )
 
     async def exposition(_: Request) -> Response:
-        return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(metrics.render(), media_type=EXPOSITION)
 
     return Starlette(
         routes=[

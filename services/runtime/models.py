@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -27,6 +29,7 @@ from tenacity import (
 from schemas.trajectory import Usage
 from services.runtime import metrics as m
 from services.runtime.metrics import Metrics
+from services.runtime.slots import Slots
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same request may succeed."""
@@ -34,6 +37,18 @@ _GRACE_S = 5.0
 _RETRY_AFTER_MAX_S = 30.0
 """The longest that a provider's Retry-After is heeded; whoever asks has a bound of its own."""
 _backoff = wait_exponential(multiplier=0.5, max=8)
+_noted: ContextVar[list[Usage] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def usage_noted() -> Iterator[list[Usage]]:
+    """What every answer consumes that is asked for in the block, by tasks made in it as well."""
+    usages: list[Usage] = []
+    token = _noted.set(usages)
+    try:
+        yield usages
+    finally:
+        _noted.reset(token)
 
 
 class ModelUnusable(Exception):
@@ -98,8 +113,13 @@ class Model:
         self._metrics = metrics
         self._count_calls = count_calls
         self._sleep = sleep
-        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._slots = Slots(settings.concurrency)
+        self._slots.measured(metrics, "model_calls")
         self._litellm: Any = None
+        asked = {"role": role, "model": settings.model}
+        metrics.zero(m.MODEL_COST, **asked)
+        for direction in ("input", "output"):
+            metrics.zero(m.MODEL_TOKENS, direction=direction, **asked)
 
     async def prepare(self) -> None:
         """Load the library now, so that no answer's time goes into it."""
@@ -134,6 +154,8 @@ class Model:
             async for attempt in retrying:
                 with attempt:
                     attempts += 1
+                    if attempts > 1:
+                        self._metrics.add(m.RETRIES, what="model_call")
                     async with self._slots:
                         response = await self._call(messages, response_format, seed, temperature)
         # What a provider raises is as varied as providers are.
@@ -224,6 +246,8 @@ class Model:
         for direction, amount in tokens.items():
             self._metrics.add(m.MODEL_TOKENS, amount, direction=direction, **asked)
         self._metrics.add(m.MODEL_COST, cost, **asked)
+        if (noted := _noted.get()) is not None:
+            noted.append(usage)
         return usage
 
 

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from starlette.routing import BaseRoute
@@ -67,6 +68,7 @@ class Service(Generic[S]):
         self.clock = clock
         self.ids = ids
         self.metrics = Metrics()
+        self.metrics.begin(m.CATALOGUE, settings.service)
         self.bus = settings.bus()
         self.producer = BusProducer(self.bus, settings.name)
         self.routes: list[BaseRoute] = []
@@ -76,6 +78,7 @@ class Service(Generic[S]):
         self._stopping: list[Callable[[], Awaitable[None]]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._recent: deque[bool] = deque(maxlen=settings.dead_letter_window)
+        self._lags: dict[str, list[Callable[[], int]]] = {}
 
     async def publish(self, *publications: Publication, timeout_s: float = 15.0) -> None:
         """Append records; returning means that the broker has acknowledged all of them.
@@ -168,17 +171,35 @@ class Service(Generic[S]):
             accept=accept,
         )
         await consumer.start()
+        for topic in topics:
+            self._read_from(topic, partial(consumer.lag, topic.full_name))
         self.on_stop(lambda: consumer.stop(self.settings.drain_s))
         self.watch(consumer.wait_failed(), f"consumer of {', '.join(t.name for t in topics)}")
         return consumer
 
     async def follow(self, topic: Topic, apply: Callable[[Incoming], None]) -> BusTable:
         """Read a compacted topic to its end, and keep following it."""
-        table = BusTable(self.bus, topic.full_name, apply, f"{self.settings.name}-{topic.name}")
+
+        def counted(incoming: Incoming) -> None:
+            self.metrics.add(m.EVENTS_CONSUMED, topic=topic.name)
+            apply(incoming)
+
+        table = BusTable(self.bus, topic.full_name, counted, f"{self.settings.name}-{topic.name}")
+        self._read_from(topic, table.lag)
         await table.start()
         self.on_stop(lambda: table.stop(self.settings.drain_s))
         self.watch(table.wait_failed(), f"table {topic.name}")
         return table
+
+    def _read_from(self, topic: Topic, lag: Callable[[], int]) -> None:
+        """Show what concerns a topic that is read, by however many readers."""
+        for metric in (m.EVENTS_CONSUMED, m.DEAD_LETTERS):
+            self.metrics.zero(metric, topic=topic.name)
+        readers = self._lags.setdefault(topic.name, [])
+        readers.append(lag)
+        self.metrics.measure(
+            m.CONSUMER_LAG, lambda: float(sum(one() for one in readers)), topic=topic.name
+        )
 
     def ready_when(self, what: str, condition: Callable[[], bool]) -> None:
         """Readiness waits for this; `what` is shown to whoever asks why it is not ready."""

@@ -8,10 +8,12 @@ one. The environment wins. A name that nobody knows is an error, so a misspelt o
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
@@ -20,6 +22,8 @@ from services.runtime.bus.errors import BusMisconfigured
 from services.runtime.bus.settings import BusSettings
 
 ENV_PREFIX = "WINDTUNNEL_"
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]+", re.ASCII)
 
 
 class ConfigurationError(Exception):
@@ -55,6 +59,27 @@ class Settings(BaseModel):
     )
     dead_letter_window: int = Field(default=1000, ge=10, description="Records that ratio is over.")
 
+    # Traces, by OpenTelemetry. See docs/telemetry.md.
+    otlp_endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s@/?#]+(/[^\s@?#]*)?)?$",
+        description="OTLP/HTTP collector, such as http://127.0.0.1:4318; empty for none.",
+    )
+    otlp_headers: SecretStr = Field(
+        default=SecretStr(""), description="name=value,name=value: what the collector asks for."
+    )
+    otlp_contents: bool = Field(
+        default=False, description="Let spans quote messages, arguments and results."
+    )
+
+    @field_validator("otlp_headers")
+    @classmethod
+    def _are_headers(cls, value: SecretStr) -> SecretStr:
+        for name, equals, text in _headers(value):
+            if not (_HEADER_NAME.fullmatch(name) and equals and _HEADER_VALUE.fullmatch(text)):
+                raise ValueError("expected name=value,name=value")
+        return value
+
     @field_validator("bus_security", "bus_options", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
@@ -69,6 +94,10 @@ class Settings(BaseModel):
         # The topics are made to take records of this size.
         options: dict[str, Any] = {"max_record_bytes": MAX_RECORD_BYTES, **self.bus_options}
         return BusSettings(bootstrap=self.bootstrap, security=dict(self.bus_security), **options)
+
+    def otlp_header_values(self) -> dict[str, str]:
+        """The headers for the collector; values may be percent-encoded, commas have to be."""
+        return {name: text for name, _, text in _headers(self.otlp_headers)}
 
     @property
     def name(self) -> str:
@@ -89,6 +118,12 @@ class TokenSettings(Settings):
         if len(value.get_secret_value()) < 16:
             raise ValueError("needs at least 16 characters; make one with `openssl rand -hex 32`")
         return value
+
+
+def _headers(given: SecretStr) -> list[tuple[str, str, str]]:
+    """Names, equals signs and values."""
+    parts = [part.partition("=") for part in given.get_secret_value().split(",") if part.strip()]
+    return [(name.strip(), equals, unquote(text.strip())) for name, equals, text in parts]
 
 
 S = TypeVar("S", bound=Settings)

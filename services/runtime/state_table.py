@@ -25,6 +25,7 @@ from services.runtime.bus.handler import PartitionSpan
 from services.runtime.bus.records import Incoming, Partition
 from services.runtime.core import Core, Stream
 from services.runtime.service import Service
+from services.runtime.slots import Slots
 
 R = TypeVar("R")
 St = TypeVar("St")
@@ -39,6 +40,7 @@ class _Held(Generic[St]):
     key: str
     partition: int
     since: int
+    began_ms: int
     foreign_since: int
     seen: set[str] = field(default_factory=set)
     done: Hashable | None = None
@@ -87,11 +89,10 @@ class StateTable(Generic[R, St]):
         self._act = act
         self._refused = refused
         self._foreign = foreign
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = Slots(concurrency)
         self._owned: dict[int, _Owned[St]] = {}
         self._by_key: dict[str, _Held[St]] = {}
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
-        self._running = 0
         self._assigned_once = False
         name = stream.topic.name
         service.ready_when(f"partitions of {name}", lambda: self._assigned_once)
@@ -101,8 +102,9 @@ class StateTable(Generic[R, St]):
         """Let this table's figures be the service's session metrics."""
         metrics = self._service.metrics
         metrics.measure(m.SESSIONS_HELD, lambda: float(len(self._by_key)))
-        metrics.measure(m.ACTIONS_RUNNING, lambda: float(self._running))
+        self._slots.measured(metrics, "actions")
         metrics.measure(m.LOW_WATER_LAG, lambda: float(self._lag()))
+        metrics.measure(m.LOW_WATER_AGE, self._age_s)
 
     # What the service asks.
 
@@ -259,7 +261,8 @@ class StateTable(Generic[R, St]):
 
     async def _hold(self, owned: _Owned[St], key: str, state: St, incoming: Incoming) -> _Held[St]:
         since = owned.foreign_position if owned.live else owned.foreign_start
-        held = _Held(state, key, incoming.partition, incoming.offset, since)
+        began_ms = incoming.timestamp_ms
+        held = _Held(state, key, incoming.partition, incoming.offset, began_ms, since)
         owned.held[key] = self._by_key[key] = held
         for parked in owned.parked.pop(key, ()):
             await self._apply_foreign(state, parked)
@@ -268,13 +271,15 @@ class StateTable(Generic[R, St]):
         return held
 
     async def _fold_foreign(self, owned: _Owned[St], incoming: Incoming) -> _Held[St] | None:
+        assert self._foreign is not None
+        self._service.metrics.add(m.EVENTS_CONSUMED, topic=self._foreign.name)
         held = owned.held.get(incoming.key)
         if held is not None:
             await self._apply_foreign(held.state, incoming)
         elif not owned.live:
             # Replay can bring it before the start of what it is about.
             _remember(owned.parked, incoming.key, [*owned.parked.get(incoming.key, ()), incoming])
-        elif self._foreign is not None:
+        else:
             # About nothing that is held, so it changes nothing; but what nobody can read is buried.
             await self._service.read(incoming, self._foreign.record)
         return held
@@ -331,15 +336,12 @@ class StateTable(Generic[R, St]):
         clock = self._service.clock
         try:
             async with self._slots:
-                self._running += 1
                 started = clock.monotonic()
                 try:
                     await self._patiently(held.state, action)
                 finally:
-                    self._running -= 1
-                    name = str(action[0]) if isinstance(action, tuple) else str(action)
                     self._service.metrics.observe(
-                        m.ACTION_SECONDS, clock.monotonic() - started, action=name
+                        m.ACTION_SECONDS, clock.monotonic() - started, action=kind_of(action)
                     )
             held.done = action
         except asyncio.CancelledError:
@@ -368,6 +370,7 @@ class StateTable(Generic[R, St]):
             reraise=True,
         ):
             with attempt:
+                self._service.metrics.add(m.RETRIES, what="action")
                 await self._act(state, action)
 
     def _lag(self) -> int:
@@ -376,6 +379,21 @@ class StateTable(Generic[R, St]):
             owned.position - marks.get(Partition(self._topic, number), owned.position)
             for number, owned in self._owned.items()
         )
+
+    def _age_s(self) -> float:
+        began = [
+            next(iter(owned.held.values())).began_ms  # held in the order of the log
+            for owned in self._owned.values()
+            if owned.live and owned.held
+        ]
+        return max(0.0, (self._service.clock.now_ms() - min(began)) / 1000) if began else 0.0
+
+
+def kind_of(action: Hashable) -> str:
+    """What an action is called, however many of its kind there are: its own name, or the first of
+    a tuple's parts, or the name of its class."""
+    first = action[0] if isinstance(action, tuple) else action
+    return first if isinstance(first, str) else type(first).__name__.lower()
 
 
 V = TypeVar("V")

@@ -41,6 +41,8 @@ class Call:
     actor: str | None = None
     idempotency_key: str | None = None
     requestor: str = AGENT
+    parent: int | None = None
+    """Id of the agent's span that made it, if the agent says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from services.runtime import metrics as m
 from services.runtime.clock import Clock
 from services.runtime.logs import Log
 from services.runtime.metrics import Metrics
+from services.runtime.telemetry import Telemetry
+from services.runtime.telemetry_context import HEADER
 from services.runtime.tokens import Tokens
 from services.tool_proxy.answer import Call
-from services.tool_proxy.errors import Refused
+from services.tool_proxy.errors import TABLE, Refused
 from services.tool_proxy.openapi import BASE, TRACE_SCHEMA_PATH, document
 from services.tool_proxy.proxy import ToolProxy, Trace
 from services.tool_proxy.recording import Reply, refusal
@@ -50,6 +52,7 @@ class ProxyApp:
         *,
         body_timeout_s: float = 30.0,
         max_requests: int = 4096,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """`max_requests`: under way at once, injected delays included; more are turned away."""
         self._proxy = proxy
@@ -59,7 +62,10 @@ class ProxyApp:
         self._log = log
         self._body_timeout_s = body_timeout_s
         self._max_requests = max_requests
+        self._telemetry = telemetry
         self._under_way = 0
+        for row in TABLE:
+            metrics.zero(m.TOOL_REFUSALS, code=row.code)
 
     def routes(self) -> list[BaseRoute]:
         """What to add to the service's application."""
@@ -107,6 +113,7 @@ class ProxyApp:
             conversation=claims.conversation,
             actor=actor,
             idempotency_key=key,
+            parent=self._parent(request, claims.session_id),
         )
         return await self._proxy.call(claims.session_id, call)
 
@@ -115,6 +122,7 @@ class ProxyApp:
         claims = caller.claims
         actor = actor_of(request)
         _, body = await body_of(request, self._body_timeout_s, caller)
+        parent = self._parent(request, claims.session_id)
         events = [
             Trace(
                 type=event["type"],
@@ -124,11 +132,17 @@ class ProxyApp:
                 turn=claims.turn,
                 conversation=claims.conversation,
                 actor=actor,
+                parent=parent,
             )
             for event in traces_of(body)
         ]
         await self._proxy.trace(claims.session_id, events)
         return Reply(202, b'{"accepted":true}')
+
+    def _parent(self, request: Request, session_id: str) -> int | None:
+        if self._telemetry is None:
+            return None
+        return self._telemetry.parent(request.headers.getlist(HEADER), session_id)
 
     def _endpoint(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -41,14 +41,22 @@ _CLIENT = Implementation(name="windtunnel", version="1")
 _Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
+def _nobody() -> None:
+    """Hears of nothing."""
+
+
 class McpTools:
     """Calls tools at MCP servers."""
 
-    def __init__(self, outbound: Outbound, *, max_sessions: int) -> None:
+    def __init__(
+        self, outbound: Outbound, *, max_sessions: int, retried: Callable[[], None] = _nobody
+    ) -> None:
         """`max_sessions`: MCP sessions kept open; one in use is never closed for another, so
-        there are as many as there are calls at once where that is more."""
+        there are as many as there are calls at once where that is more. `retried` hears of every
+        call that is made again."""
         self._outbound = outbound
         self._max_sessions = max_sessions
+        self._retried = retried
         self._open: OrderedDict[_Key, _McpSession] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -74,6 +82,7 @@ class McpTools:
                 # A server that does not know the session has not carried out the call.
                 if not gone or attempt:
                     return _failed(call.tool, error, causes)
+                self._retried()
             except ValidationError:
                 return undecodable(call.tool)
             finally:

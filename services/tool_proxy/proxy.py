@@ -19,6 +19,8 @@ from services.runtime import metrics as m
 from services.runtime.clock import Clock
 from services.runtime.logs import Log
 from services.runtime.metrics import Metrics
+from services.runtime.telemetry import Telemetry
+from services.runtime.telemetry_spans import tool_span, trace_span
 from services.tool_proxy import rules
 from services.tool_proxy.answer import (
     Call,
@@ -39,6 +41,7 @@ from services.tool_proxy.live import (
     Sessions,
     UnderWay,
 )
+from services.tool_proxy.own_time import OwnTime
 from services.tool_proxy.passthrough import CallRealTool, RealAnswer, RealCall, key_of
 from services.tool_proxy.recording import Reply, event_of, reply_of
 from services.tool_proxy.repeats import arrived, is_recorded_trace, recorded_call
@@ -80,6 +83,8 @@ class Trace:
     conversation: int
     actor: str | None = None
     version: int = 1
+    parent: int | None = None
+    """Id of the agent's span that reported it, if the agent says."""
 
 
 class ToolProxy:
@@ -99,19 +104,22 @@ class ToolProxy:
         ask_model: AskModel | None = None,
         limits: ProxyLimits | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """`record` returns when the event is durable and raises LogUnavailable when that is not
         known; `executor` runs the code of worlds; `real_tools` is the way to tools that are not
         simulated, and `ask_model` the model that plays tools, None where there are none."""
         self._sessions = sessions
+        self._record = record
         self._clock = clock
         self._metrics = metrics
         self._log = log
         self._executor = executor
         self._limits = limits or ProxyLimits()
         self._sleep = sleep
+        self._telemetry = telemetry
         self._live = LiveSessions(
-            core, sessions, record, clock, log,
+            core, sessions, self._recorded, clock, log,
             start_wait_s=self._limits.start_wait_s, waiting_calls=self._limits.waiting_calls,
         )  # fmt: skip
         self._real_tools = real_tools or _no_real_tool
@@ -129,15 +137,16 @@ class ToolProxy:
         Raises:
             Refused: see the error table; then nothing was recorded.
         """
-        started = self._clock.monotonic()
+        time = OwnTime(self._clock)
         alike = likeness(call.tool, call.arguments)
         async with self._live.admitted(session_id) as live:
             may_fail = rules.may_fail(live.view.brief, call.tool, call.arguments)
             async with live.failing if may_fail else nullcontext():
-                done = await self._one(live, call, alike, started)
+                done = await self._one(live, call, alike, time)
                 while isinstance(done, UnderWay):
-                    await done.done.wait()
-                    done = await self._one(live, call, alike, started)
+                    with time.elsewhere():
+                        await done.done.wait()
+                    done = await self._one(live, call, alike, time)
                 if isinstance(done, asyncio.Task):
                     # It goes on, and is recorded, if whoever waits for it here goes away.
                     done = await asyncio.shield(done)
@@ -150,7 +159,7 @@ class ToolProxy:
         return reply_of(called)
 
     async def _one(
-        self, live: Live, call: Call, alike: bytes, started: float
+        self, live: Live, call: Call, alike: bytes, time: OwnTime
     ) -> Reply | _Done | UnderWay | asyncio.Task[_Done]:
         """Decide what becomes of a call: it was recorded before, is under way already, is
         answered and recorded here, or goes to a real tool."""
@@ -168,15 +177,15 @@ class ToolProxy:
             if view.calls + len(live.under_way) > view.brief.max_calls:
                 # The first call over the limit is in the log, where it ends the session.
                 raise Refused("tool_call_limit")
-            answered = await self._answer(view, call, started, len(live.under_way))
+            answered = await self._answer(view, call, time, len(live.under_way))
             if isinstance(answered, Forward):
-                return self._send(live, call, alike, answered, started)
+                return self._send(live, call, alike, answered, time)
             event, outcome = answered
             await self._live.append(live, event)
-            return self._account(view.session_id, event, outcome)
+            return self._account(view.session_id, event, outcome, time, call.parent)
 
     def _send(
-        self, live: Live, call: Call, alike: bytes, forward: Forward, started: float
+        self, live: Live, call: Call, alike: bytes, forward: Forward, time: OwnTime
     ) -> asyncio.Task[_Done]:
         """Send a call to its real tool, in a task of its own."""
         if len(live.under_way) >= self._limits.real_calls_of_session:
@@ -188,13 +197,13 @@ class ToolProxy:
         one = UnderWay(call, alike)
         real = RealCall(call.tool, forward.spec, call.raw, key, session_id)
         live.under_way.append(one)
-        task = asyncio.create_task(self._real(live, one, forward, real, started))
+        task = asyncio.create_task(self._real(live, one, forward, real, time))
         self._real_calls.add(task)
         task.add_done_callback(self._returned)
         return task
 
     async def _real(
-        self, live: Live, one: UnderWay, forward: Forward, real: RealCall, started: float
+        self, live: Live, one: UnderWay, forward: Forward, real: RealCall, time: OwnTime
     ) -> _Done:
         """Have a real tool answer, outside the session's lock, and record it, within it.
 
@@ -202,16 +211,16 @@ class ToolProxy:
         effect. Where the session has ended meanwhile there is nothing left to record it in.
         """
         try:
-            answer = await self._real_tools(real)
-            latency_ms = round((self._clock.monotonic() - started) * 1000)
-            mine = Answered(one.call, forward, answer, latency_ms)
+            with time.elsewhere():
+                answer = await self._real_tools(real)
+            mine = Answered(one.call, forward, answer, time.elapsed_ms())
             kept = False
             try:
                 async with self._live.locked(live):
                     event, outcome = mine.event(live.view, self._clock.now_ms())
                     kept = True
                     await self._live.append(live, event)
-                    return self._account(real.session_id, event, outcome)
+                    return self._account(real.session_id, event, outcome, time, one.call.parent)
             except Refused as refused:
                 if not kept:
                     live.answered.append(mine)
@@ -264,6 +273,7 @@ class ToolProxy:
                     event = self._traced(live.view, trace)
                     await self._live.append(live, event)
                     written.add(event.step)
+                    self._tell_trace(event, trace.parent)
             except Refused:
                 repeats.consumed, repeats.undelivered = consumed, undelivered | written
                 raise
@@ -291,13 +301,12 @@ class ToolProxy:
         )
 
     async def _answer(
-        self, view: SessionState, call: Call, started: float, under_way: int
+        self, view: SessionState, call: Call, time: OwnTime, under_way: int
     ) -> tuple[TrajectoryEvent, Outcome] | Forward:
         def record(outcome: Outcome) -> _Recorded:
-            elapsed_ms = round((self._clock.monotonic() - started) * 1000)
             event = event_of(
                 view, call, outcome,
-                at_ms=self._clock.now_ms(), latency_ms=elapsed_ms + outcome.delay_ms,
+                at_ms=self._clock.now_ms(), latency_ms=time.elapsed_ms() + outcome.delay_ms,
             )  # fmt: skip
             return event, outcome
 
@@ -312,7 +321,9 @@ class ToolProxy:
 
         done = await self._worked(work, record) if takes_time(view, call) else work()
         if isinstance(done, Question):
-            done = work(await self._ask_model(view, call, done))
+            with time.elsewhere():
+                made = await self._ask_model(view, call, done)
+            done = work(made)
         assert not isinstance(done, Question)  # it is asked once, and then has been
         return done
 
@@ -327,19 +338,47 @@ class ToolProxy:
             fault = f"no answer within {self._limits.world_timeout_s:g} s"
             return record(refused("world_failed", fault=fault))
 
-    def _account(self, session_id: str, event: TrajectoryEvent, outcome: Outcome) -> _Done:
+    async def _recorded(self, event: TrajectoryEvent) -> None:
+        """Record an event and count it: whichever request it is that brings it into the log."""
+        await self._record(event)
         called = event.tool_called
-        assert called is not None
+        if called is None:
+            return
         kind = called.injection.kind if called.injection else ""
         self._metrics.add(m.TOOL_CALLS, source=called.source, injection=kind)
         self._metrics.observe(m.TOOL_SECONDS, called.latency_ms / 1000, source=called.source)
         if called.error_code is not None:
             self._metrics.add(m.TOOL_REFUSALS, code=called.error_code)
+
+    def _account(
+        self,
+        session_id: str,
+        event: TrajectoryEvent,
+        outcome: Outcome,
+        time: OwnTime,
+        parent: int | None = None,
+    ) -> _Done:
+        called = event.tool_called
+        assert called is not None
+        self._metrics.observe(m.TOOL_OVERHEAD, time.own_s(), source=called.source)
         if outcome.fault:
             self._log.error(
                 "tool failed", session=session_id, tool=called.tool, fault=outcome.fault
             )
+        if (telemetry := self._telemetry) is not None:
+            telemetry.record(
+                lambda: [
+                    tool_span(
+                        event, parent=parent, delay_ms=outcome.delay_ms,
+                        contents=telemetry.contents,
+                    )
+                ]
+            )  # fmt: skip
         return called, outcome
+
+    def _tell_trace(self, event: TrajectoryEvent, parent: int | None) -> None:
+        if self._telemetry is not None:
+            self._telemetry.record(lambda: [trace_span(event, parent)])
 
 
 async def _no_real_tool(call: RealCall) -> RealAnswer:

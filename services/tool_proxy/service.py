@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import Field, SecretStr, field_validator
 
 from schemas.topics import TRAJECTORIES
 from schemas.trajectory import TrajectoryEvent
+from services.runtime import metrics as m
 from services.runtime.addresses import AllowList
 from services.runtime.bus.admin import end_offsets, partition_for
 from services.runtime.bus.errors import BusError
@@ -21,6 +23,7 @@ from services.runtime.outbound import Outbound
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import ConfigurationError, TokenSettings
+from services.runtime.telemetry import start_telemetry
 from services.runtime.tokens import Tokens
 from services.tool_proxy.answer import MAX_BODY_BYTES
 from services.tool_proxy.app import ProxyApp
@@ -137,6 +140,7 @@ async def start(service: Service[ToolProxySettings]) -> None:
         ConfigurationError: a configured world cannot be loaded.
     """
     settings = service.settings
+    telemetry = await start_telemetry(service)
     try:
         worlds = await asyncio.to_thread(load_worlds, settings.worlds)
     except WorldError as error:
@@ -159,7 +163,11 @@ async def start(service: Service[ToolProxySettings]) -> None:
         max_connections=settings.real_calls,
         max_response_bytes=MAX_BODY_BYTES,
     )
-    mcp_tools = McpTools(outbound, max_sessions=settings.real_calls)
+    mcp_tools = McpTools(
+        outbound,
+        max_sessions=settings.real_calls,
+        retried=partial(service.metrics.add, m.RETRIES, what="mcp_call"),
+    )
     service.on_stop(outbound.close)
     service.on_stop(mcp_tools.close)
 
@@ -189,6 +197,7 @@ async def start(service: Service[ToolProxySettings]) -> None:
             real_calls=settings.real_calls,
             real_calls_of_session=settings.real_calls_of_session,
         ),
+        telemetry=telemetry,
     )
     service.on_stop(lambda: proxy.close(settings.drain_s))
     app = ProxyApp(
@@ -199,6 +208,7 @@ async def start(service: Service[ToolProxySettings]) -> None:
         service.log,
         body_timeout_s=settings.body_timeout_s,
         max_requests=settings.max_requests,
+        telemetry=telemetry,
     )
     service.routes.extend(app.routes())
     host = f"[{settings.http_host}]" if ":" in settings.http_host else settings.http_host

@@ -28,11 +28,12 @@ from services.tool_proxy.answer import (
 from services.tool_proxy.errors import Refused
 from services.tool_proxy.jsons import JsonObject
 from services.tool_proxy.live import LiveSessions
+from services.tool_proxy.own_time import OwnTime
 from services.tool_proxy.session import Posting, SessionState
 from services.tool_proxy.world import ArgumentsRefused
 
 _Answer = Callable[
-    [SessionState, Call, float, int], Awaitable[tuple[TrajectoryEvent, Outcome] | Forward]
+    [SessionState, Call, OwnTime, int], Awaitable[tuple[TrajectoryEvent, Outcome] | Forward]
 ]
 _POSTED = Posting(0, "")
 """A user's call belongs to no posting of a turn."""
@@ -75,7 +76,7 @@ class UserCalls:
         self,
         live: LiveSessions,
         answer: _Answer,
-        account: Callable[[str, TrajectoryEvent, Outcome], Any],
+        account: Callable[[str, TrajectoryEvent, Outcome, OwnTime], Any],
         clock: Clock,
     ) -> None:
         """`answer` decides a call and makes its event, `account` counts what was recorded."""
@@ -100,12 +101,12 @@ class UserCalls:
             async with self._live.entered(state.session_id) as live, self._live.locked(live):
                 if live.view.user_calls >= due:
                     return  # acknowledged, and not read back yet
-                started = self._clock.monotonic()
-                answered = await self._answer(live.view, _call_of(request), started, 0)
+                time = OwnTime(self._clock)
+                answered = await self._answer(live.view, _call_of(request), time, 0)
                 assert not isinstance(answered, Forward)
                 event, outcome = answered
                 await self._live.append(live, event)
-                self._account(state.session_id, event, outcome)
+                self._account(state.session_id, event, outcome, time)
         except Refused as error:
             if error.row.code == "log_unavailable":
                 raise BusUnavailable(f"user's call {due} could not be recorded") from None

@@ -10,10 +10,13 @@ from pydantic import Field, SecretStr, model_validator
 
 from schemas.briefs import UserBrief
 from schemas.topics import TRAJECTORIES
+from services.runtime import metrics as m
 from services.runtime.models import Model, ModelSettings
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import Settings
+from services.runtime.slots import Slots
+from services.runtime.telemetry import start_telemetry
 from services.user_simulator.acting import done_since
 from services.user_simulator.agenda import AgendaSimulator
 from services.user_simulator.core import KINDS, UserSide, UserSimulatorCore, perform
@@ -21,6 +24,7 @@ from services.user_simulator.llm import LlmSimulator
 from services.user_simulator.pacing import pause_ms
 from services.user_simulator.replay import ReplaySimulator
 from services.user_simulator.simulator import History, UserMove, UserSimulator, next_number
+from services.user_simulator.tracing import traced
 
 THINKING = 100_000
 """The most users who may be thinking or waiting to write at once."""
@@ -101,9 +105,10 @@ async def make_simulator(
 
 async def start(service: Service[UserSimulatorSettings]) -> None:
     """Wire the service: every due user turn is played and appended."""
+    telemetry = await start_telemetry(service)
     simulator = await make_simulator(service.settings, service)
 
-    writing = asyncio.Semaphore(service.settings.concurrency)
+    writing = Slots(service.settings.concurrency)
 
     async def act(state: UserSide, action: Hashable) -> None:
         if state.brief is not None and not done_since(state.history):
@@ -111,12 +116,16 @@ async def start(service: Service[UserSimulatorSettings]) -> None:
         if state.ended:
             return  # while the user was thinking
         async with writing:
+            started = service.clock.monotonic()
             events = await perform(state, action, simulator, service.clock)
             await service.publish(
                 *(Publication(TRAJECTORIES, event.session_id, event) for event in events)
             )
+            service.metrics.observe(m.USER_TURN_SECONDS, service.clock.monotonic() - started)
 
     # Those who only think are in nobody's way: the bound is on those who write.
-    table = SessionTable(service, UserSimulatorCore(), act, concurrency=THINKING)
+    core = traced(UserSimulatorCore(), telemetry)
+    table = SessionTable(service, core, act, concurrency=THINKING)
+    writing.measured(service.metrics, "actions")
     await service.consume([TRAJECTORIES], table, kinds=KINDS)
     service.log.info("plays users", pin=simulator.pin())

@@ -17,6 +17,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,15 @@ def scenario(sessions: int, concurrency: int, user_s: float) -> str:
     return json.dumps(document)  # JSON is YAML
 
 
+@asynccontextmanager
+async def nobody(_: Stack) -> AsyncIterator[None]:
+    """Does nothing to a stack."""
+    yield
+
+
+Beside = Callable[[Stack], AbstractAsyncContextManager[None]]
+
+
 class Meter:
     """CPU seconds and peak memory of processes, sampled from a thread."""
 
@@ -98,7 +109,8 @@ class Meter:
             self.peak_mb[name] = max(self.peak_mb.get(name, 0.0), memory)
 
 
-async def measure(options: argparse.Namespace) -> dict[str, Any]:
+async def measure(options: argparse.Namespace, beside: Beside = nobody) -> dict[str, Any]:
+    """One run on a stack of its own; `beside` is entered when it is up, around the run."""
     waits = options.workload == "W2"
     sessions, concurrency = options.sessions, options.concurrency
     if waits and not concurrency:
@@ -123,9 +135,10 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             stack.children["agent"] = agent
             agent.start()
             await listening(port)
-            return await conduct(
-                stack, options, sessions, concurrency, USER_S if waits else 0.0, port
-            )
+            async with beside(stack):
+                return await conduct(
+                    stack, options, sessions, concurrency, USER_S if waits else 0.0, port
+                )
 
 
 async def listening(port: int) -> None:
@@ -223,7 +236,18 @@ async def conduct(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__ or "")
+    options = parser.parse_args()
+    results = [asyncio.run(measure(options)) for _ in range(options.repeat)]
+    rates = [result["sessions_per_s"] for result in results]
+    print(
+        json.dumps({"median_sessions_per_s": statistics.median(rates), "runs": results}, indent=2)
+    )
+
+
+def arguments(about: str) -> argparse.ArgumentParser:
+    """What the benchmarks on whole stacks can be told."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--workload", choices=("W1", "W2"), default="W1")
     parser.add_argument("--sessions", type=int, default=300)
     parser.add_argument("--concurrency", type=int, default=0, help="0: 128 for W1, all for W2")
@@ -232,12 +256,7 @@ def main() -> None:
     parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
     parser.add_argument("--agent-port", type=int, default=18790)
     parser.add_argument("--repeat", type=int, default=1)
-    options = parser.parse_args()
-    results = [asyncio.run(measure(options)) for _ in range(options.repeat)]
-    rates = [result["sessions_per_s"] for result in results]
-    print(
-        json.dumps({"median_sessions_per_s": statistics.median(rates), "runs": results}, indent=2)
-    )
+    return parser
 
 
 if __name__ == "__main__":

@@ -147,8 +147,7 @@ def test_every_process_tells_its_health_and_its_metrics(stack: RunningStack) -> 
     for name, url in stack.endpoints.items():
         assert httpx.get(f"{url}/healthz").status_code == 200, name
         assert httpx.get(f"{url}/readyz").status_code == 200, name
-        if name != "embedded_store":
-            assert "windtunnel_ready 1.0" in httpx.get(f"{url}/metrics").text, name
+        assert "windtunnel_ready 1.0" in httpx.get(f"{url}/metrics").text, name
 
 
 @pytest.mark.req("R18", "R22")

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from schemas.runs import RunRequest
+from services.runtime import metrics as m
+from services.runtime.metrics import CATALOGUE
 from services.runtime.store import open_store
 from tests.support import grafana
 from tests.support.browser import NARROW, WIDE, tab
@@ -98,10 +100,11 @@ def test_prometheus_scrapes_every_service_and_evaluates_the_rules(
     config = tmp_path / "checkout" / "deploy" / "prometheus"
     shutil.copytree(ROOT / "deploy" / "prometheus", config)
     (tmp_path / "checkout" / ".windtunnel").symlink_to(stack.directory)
-    with prometheus(config, tmp_path) as ask:
+    with prometheus(config, tmp_path) as server:
+        ask = server.ask
         wanted = {
             "dispatcher", "tool_proxy", "user_simulator", "judge", "gate", "control",
-            "pipelines_runner",
+            "pipelines_runner", "embedded_store",
         }  # fmt: skip
         up = wait_until(
             lambda: (found := ask("up == 1")) and len(found) == len(wanted) and found, 60, "scrapes"
@@ -121,7 +124,44 @@ def test_prometheus_scrapes_every_service_and_evaluates_the_rules(
             "windtunnel:agent_turn_seconds:p99_5m or vector(1)",
         ):
             assert ask(query), query
-        assert ask('ALERTS{alertname="WindtunnelDown"}') == []
+        there = {one["metric"]["__name__"] for one in ask('{__name__=~"windtunnel_.+"}')}
+        missing = {
+            metric.name
+            for metric in CATALOGUE
+            if metric.name + ("_count" if metric.kind == "histogram" else "") not in there
+        }
+        # They are there once a model is configured, which this stack does without.
+        assert missing == {m.MODEL_TOKENS.name, m.MODEL_COST.name}
+        # A run while it is watched: what begins ends, and is counted.
+        counted = ("windtunnel_sessions_started_total", "windtunnel_sessions_ended_total")
+        before = [server.figure(f"sum({name})") for name in counted]
+        status = stack.run(
+            RunRequest(run_id="seen-2", suite="watched", agent_id="good", baseline="none")
+        )
+        assert status.planned > 0
+        for name, first in zip(counted, before, strict=True):
+            grown = partial(server.figure, f"sum({name}) - {first}")
+            wait_until(lambda grown=grown: grown() == status.planned, 30, name, grown)
+        # Everything has been read, and nothing holds the low-water marks back.
+        for query in (
+            "sum(windtunnel_consumer_lag_records)",
+            "sum(windtunnel_sessions_held)",
+            "max(windtunnel_low_water_age_seconds)",
+            "max(windtunnel_low_water_lag_records)",
+            "sum(windtunnel_admission_queue_sessions)",
+            "sum(windtunnel_actions_running)",
+            "sum(windtunnel_actions_waiting)",
+            "sum(windtunnel_runs_active)",
+        ):
+            wait_until(partial(ask, f"{query} == 0"), 30, query, partial(ask, query))
+        assert server.figure('count(windtunnel_consumer_lag_records{topic="trajectories"})') == 4
+        rules = wait_until(
+            lambda: all(one["health"] == "ok" for one in server.rules()) and server.rules(), 30,
+            "every rule's evaluation", server.rules,
+        )  # fmt: skip
+        assert len(rules) == sum(path.read_text().count(" expr:") for path in config.glob("*.yml"))
+        # Nobody is to be called because of a run that went well.
+        assert not [one["name"] for one in rules if one.get("state") == "firing"]
         # Rates need two scrapes, recorded figures an evaluation.
         for where, query in grafana.promql():
             wait_until(partial(ask, query), 60, f"{where}: {query}")

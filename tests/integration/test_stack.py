@@ -127,8 +127,7 @@ def test_every_service_is_a_process_of_its_own_with_health_and_metrics(up: Up) -
     for name, url in up.endpoints.items():
         assert httpx.get(f"{url}/healthz").status_code == 200, name
         assert httpx.get(f"{url}/readyz").status_code == 200, name
-        if name != "embedded_store":
-            assert "windtunnel_ready 1.0" in httpx.get(f"{url}/metrics").text, name
+        assert "windtunnel_ready 1.0" in httpx.get(f"{url}/metrics").text, name
 
 
 def test_other_commands_find_the_stack_by_its_directory(up: Up) -> None:

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from schemas.trajectory import TrajectoryEvent
 from services.runtime.http_protocol import BoundedHttp
 from services.runtime.metrics import Metrics
+from services.runtime.telemetry import Telemetry
 from services.runtime.tokens import Claims, Tokens
 from services.tool_proxy.app import BASE, ProxyApp
 from services.tool_proxy.errors import BY_CODE
@@ -85,6 +86,7 @@ def serving(
     log: MemoryLog,
     max_requests: int = 100,
     tools: CallRealTool | None = None,
+    telemetry: Telemetry | None = None,
     **limits: Any,
 ) -> Iterator[Server]:
     """`tools`: the way to real tools; without it, to those on the public internet."""
@@ -94,12 +96,13 @@ def serving(
         core=log.core, sessions=log, record=lambda event: log.record(event), clock=clock,
         metrics=metrics, log=logger,
         executor=executor, real_tools=tools or real_tools(client(allow=())),
-        limits=ProxyLimits(**{"start_wait_s": 0.1, **limits}),
+        limits=ProxyLimits(**{"start_wait_s": 0.1, **limits}), telemetry=telemetry,
     )  # fmt: skip
     tokens = Tokens(SECRET)
     app = ProxyApp(
-        proxy, tokens, clock, metrics, logger, body_timeout_s=0.5, max_requests=max_requests
-    )
+        proxy, tokens, clock, metrics, logger, body_timeout_s=0.5, max_requests=max_requests,
+        telemetry=telemetry,
+    )  # fmt: skip
     config = uvicorn.Config(
         Starlette(routes=app.routes()), log_config=None, access_log=False, lifespan="off",
         http=BoundedHttp, loop="uvloop",

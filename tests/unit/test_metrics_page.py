@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from services.runtime.metrics import CATALOGUE
+from services.runtime.metrics import CATALOGUE, Metrics
 from services.runtime.metrics_page import page
 from tests.support.live import ROOT
 
 pytestmark = pytest.mark.req("D07")
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 UNITS = ("_seconds", "_records", "_usd", "_bytes")
+OF_TARGETS = {"job", "instance", "service", "replica"}
+"""What Prometheus adds itself: a label of ours with such a name would be moved out of the way."""
 
 
 def rules(file: str) -> list[dict[str, Any]]:
@@ -41,6 +43,34 @@ def test_names_follow_prometheus() -> None:
 def test_no_label_grows_with_runs_or_sessions() -> None:
     growing = {"run", "run_id", "session", "session_id", "scenario", "scenario_id", "agent_id"}
     assert not [metric.name for metric in CATALOGUE if growing & set(metric.labels)]
+
+
+def test_no_label_is_named_like_one_of_the_targets() -> None:
+    assert not [metric.name for metric in CATALOGUE if OF_TARGETS & set(metric.labels)]
+
+
+def test_every_service_shows_what_the_catalogue_says_from_the_start() -> None:
+    services = {service for metric in CATALOGUE for service in metric.by}
+    for service in services:
+        metrics = Metrics()
+        metrics.begin(CATALOGUE, service)
+        families = {family.name: family for family in metrics.registry.collect()}
+        for metric in CATALOGUE:
+            found = families.get(metric.name.removesuffix("_total"))
+            if not metric.by.get(service):
+                assert found is None, (service, metric.name)
+                continue
+            assert found is not None, (service, metric.name)
+            assert all(sample.value == 0 for sample in found.samples), metric.name
+            shown = {tuple(s.labels.get(name) for name in metric.labels) for s in found.samples}
+            assert shown == set(metric.by[service]), (service, metric.name)
+
+
+def test_what_has_no_labels_is_there_from_the_start() -> None:
+    for metric in CATALOGUE:
+        assert metric.by, metric.name
+        if not metric.labels:
+            assert set(metric.by.values()) == {((),)}, metric.name
 
 
 def test_rules_ask_for_metrics_and_labels_that_there_are() -> None:

@@ -66,6 +66,43 @@ def build() -> Any:
     )
     made.with_panel(
         series(
+            "Consumer lag",
+            "Records between what a service has taken in and the end of what it reads.",
+            prom("service_topic:windtunnel_consumer_lag_records:sum", "{{service}} {{topic}}"),
+            bounds=thresholds(1_000, 10_000),
+        )
+    )
+    made.with_panel(
+        series(
+            "Oldest unfinished session",
+            "How long ago it began.",
+            prom("max by (service) (windtunnel_low_water_age_seconds)", "{{service}}"),
+            unit="s",
+            bounds=thresholds(3_600, 7_800),
+        )
+    )
+    made.with_panel(
+        series(
+            "Watermark delay",
+            "From a run's newest record to when a job is through with the run, p99.",
+            prom(
+                "histogram_quantile(0.99, sum by (le, stage) "
+                "(rate(windtunnel_pipeline_watermark_delay_seconds_bucket[30m])))",
+                "{{stage}}",
+            ),
+            unit="s",
+            bounds=thresholds(60, 120),
+        )
+    )
+    made.with_panel(
+        series(
+            "Tried again",
+            "By service and what, a second.",
+            prom("service_what:windtunnel_retries:rate5m", "{{service}} {{what}}"),
+        )
+    )
+    made.with_panel(
+        series(
             "Events that changed nothing",
             "By why, a second.",
             prom(
@@ -82,14 +119,62 @@ def build() -> Any:
     )
     made.with_panel(
         series(
-            "Aggregating a run",
-            "p99.",
+            "Jobs of a run",
+            "How long one took, p99, by how it went.",
+            prom(
+                "histogram_quantile(0.99, sum by (le, outcome) "
+                "(rate(windtunnel_pipeline_seconds_bucket[30m])))",
+                "{{outcome}}",
+            ),
+            unit="s",
+        )
+    )
+    made.with_panel(
+        series(
+            "Pieces of the log",
+            "That jobs have read in the last hour, by job.",
+            prom("sum by (stage) (increase(windtunnel_pipeline_pieces_total[1h]))", "{{stage}}"),
+        )
+    )
+    made.with_panel(
+        series(
+            "The embedded store's queue",
+            "Statements that wait or are under way; of the one-machine stack.",
+            prom("sum(windtunnel_store_statements_waiting) or vector(0)", "statements"),
+            bounds=thresholds(16, 32),
+        )
+    )
+    made.with_panel(
+        series(
+            "The embedded store's statements",
+            "How long one takes, p99, waiting for its turn included.",
             prom(
                 "histogram_quantile(0.99, sum by (le) "
-                "(rate(windtunnel_pipeline_seconds_bucket[30m])))",
+                "(rate(windtunnel_store_statement_seconds_bucket[5m]))) or vector(0)",
                 "p99",
             ),
             unit="s",
+        )
+    )
+    made.with_panel(
+        series(
+            "Processors",
+            "How many each service keeps busy.",
+            prom(
+                'sum by (service) (rate(process_cpu_seconds_total{job="windtunnel"}[1m]))',
+                "{{service}}",
+            ),
+        )
+    )
+    made.with_panel(
+        series(
+            "Memory",
+            "Of the largest process of each service.",
+            prom(
+                'max by (service) (process_resident_memory_bytes{job="windtunnel"})',
+                "{{service}}",
+            ),
+            unit="bytes",
         )
     )
     made.with_panel(

@@ -58,9 +58,36 @@ def build() -> Any:
     )
     made.with_panel(
         series(
+            "Admission queue",
+            "Sessions that wait for a place, for their time, or for their phase.",
+            prom("sum by (waiting_for) (windtunnel_admission_queue_sessions)", "{{waiting_for}}"),
+        )
+    )
+    made.with_panel(
+        series(
             "Saturation",
-            "What each service does for sessions at this moment.",
-            prom("sum by (service) (windtunnel_actions_running)", "{{service}}"),
+            "What each service does at once, of what its settings allow. At 100 % the test limits "
+            "the load, not the agent.",
+            prom("service_bound:windtunnel_actions:saturation", "{{service}} {{bound}}"),
+            unit="percentunit",
+            bounds=thresholds(0.8, 1),
+        )
+    )
+    made.with_panel(
+        series(
+            "Waiting for a service",
+            "What is due for sessions while a service is at its bound.",
+            prom("sum by (service, bound) (windtunnel_actions_waiting)", "{{service}} {{bound}}"),
+            bounds=thresholds(1, 100),
+        )
+    )
+    made.with_panel(
+        series(
+            "Users and judges",
+            "How long a simulated user takes to write, and a session to be judged, p99.",
+            prom("windtunnel:user_turn_seconds:p99_5m", "a user's turn", "A"),
+            prom("windtunnel:judging_seconds:p99_5m", "judging a session", "B"),
+            unit="s",
         )
     )
     made.with_panel(

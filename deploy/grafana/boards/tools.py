@@ -32,22 +32,37 @@ def build() -> Any:
     )
     made.with_panel(
         series(
-            "The proxy's time",
-            "p50 and p99 of simulated answers.",
+            "What the proxy adds",
+            "p50 and p99, until the call is in the log; without injected delay, and without the "
+            "time at real tools and models.",
             prom(
                 "histogram_quantile(0.5, sum by (le) "
-                '(rate(windtunnel_tool_call_seconds_bucket{source="odyssey"}[1m])))',
+                "(rate(windtunnel_tool_proxy_overhead_seconds_bucket[1m])))",
                 "p50",
                 "A",
             ),
             prom(
                 "histogram_quantile(0.99, sum by (le) "
-                '(rate(windtunnel_tool_call_seconds_bucket{source="odyssey"}[1m])))',
+                "(rate(windtunnel_tool_proxy_overhead_seconds_bucket[1m])))",
                 "p99",
                 "B",
             ),
             unit="s",
+            width=8,
             bounds=thresholds(0.1, 0.25),
+        )
+    )
+    made.with_panel(
+        series(
+            "From call to answer",
+            "p99 by who answered, injected delay included.",
+            prom(
+                "histogram_quantile(0.99, sum by (le, source) "
+                "(rate(windtunnel_tool_call_seconds_bucket[1m])))",
+                "{{source}}",
+            ),
+            unit="s",
+            width=8,
         )
     )
     made.with_panel(
@@ -57,6 +72,7 @@ def build() -> Any:
             prom(
                 "sum by (code) (rate(windtunnel_tool_refusals_total[1m])) or vector(0)", "{{code}}"
             ),
+            width=8,
         )
     )
     made.with_panel(

@@ -124,12 +124,13 @@ class StackDirectory:
     def write_targets(self, endpoints: Mapping[str, str]) -> None:
         """Tell Prometheus what to scrape, in the form of its `file_sd_configs`.
 
-        `endpoints` are base URLs by process name, `SERVICE-REPLICA`.
+        `endpoints` are base URLs by process name: `SERVICE-REPLICA`, or of what there is one
+        of, `SERVICE`.
         """
         targets = []
         for name, endpoint in endpoints.items():
-            service, _, replica = name.rpartition("-")
-            labels = {"service": service, "replica": replica}
+            service, _, replica = name.partition("-")
+            labels = {"service": service, "replica": replica or "0"}
             targets.append({"targets": [endpoint.partition("://")[2]], "labels": labels})
         draft = self.path / (_TARGETS + ".draft")
         draft.write_text(json.dumps(targets, indent=2))

@@ -124,8 +124,7 @@ class Stack:
                 endpoints=self.endpoints,
             )
         )
-        services = {name: url for name, url in self.endpoints.items() if name != STORE}
-        self.directory.write_targets(services)
+        self.directory.write_targets(self.endpoints)
         self._watcher = asyncio.create_task(self._watch(), name="stack watcher")
         self._watcher.add_done_callback(self._watched)
 

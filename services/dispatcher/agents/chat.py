@@ -37,6 +37,10 @@ _MAX_RETRY_AFTER_S = 30.0
 _TOOL_NAME = re.compile(TOOL_NAME)
 
 
+def _nobody() -> None:
+    """Hears of nothing."""
+
+
 class ChatAgent:
     """The agent kind `openai`."""
 
@@ -48,12 +52,15 @@ class ChatAgent:
         *,
         prices: Prices | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        retried: Callable[[], None] = _nobody,
     ) -> None:
+        """`retried` hears of every question that is asked again."""
         self._exchanger = exchanger
         self._proxy = proxy
         self._clock = clock
         self._prices = prices or Prices()
         self._sleep = sleep
+        self._retried = retried
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -75,13 +82,16 @@ class ChatAgent:
     async def _complete(
         self,
         agent: AgentRegistration,
+        request: TurnRequest,
         messages: list[dict[str, Any]],
         round_number: int,
         redactor: Redactor,
     ) -> chat_wire.Completion:
         """One answer of the model, asked again after what may pass."""
         body = chat_wire.payload(agent, messages)
-        headers = {"Content-Type": "application/json", **auth_headers(agent)}
+        headers = {
+            "Content-Type": "application/json", **request.trace_headers, **auth_headers(agent)
+        }  # fmt: skip
         url = below(agent.endpoint, "chat/completions")
         for pause_s in (*_PAUSES_S, None):
             answer: Answer | None = None
@@ -99,6 +109,7 @@ class ChatAgent:
                     raise
             if answer is not None and (answer.status not in _PASSING or pause_s is None):
                 return _completion(answer, round_number, redactor)
+            self._retried()
             await self._sleep(_pause_s(answer, pause_s or 0.0))
         raise AssertionError("the last attempt returns or raises")
 
@@ -119,7 +130,9 @@ class _Turn:
         messages = chat_wire.opening(self._settings, self._request.body)
         first = len(messages) - 1  # the user's: what was before is in the log already
         for round_number in range(1, self._settings.max_rounds + 1):
-            answer = await self._kind._complete(self._agent, messages, round_number, self._redactor)
+            answer = await self._kind._complete(
+                self._agent, self._request, messages, round_number, self._redactor
+            )
             self._count(answer)
             messages.append(chat_wire.assistant_message(answer))
             if not answer.calls:

@@ -33,14 +33,24 @@ class ToolAnswer:
     error: Any = None
 
 
+def _nobody() -> None:
+    """Hears of nothing."""
+
+
 class ProxyCalls:
     """Calls tools and posts trace events with a turn's own token."""
 
     def __init__(
-        self, exchanger: Exchanger, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self,
+        exchanger: Exchanger,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        *,
+        retried: Callable[[], None] = _nobody,
     ) -> None:
+        """`retried` hears of every request that is made again."""
         self._exchanger = exchanger
         self._sleep = sleep
+        self._retried = retried
 
     async def tool(
         self, request: TurnRequest, name: str, arguments: dict[str, Any], call: int
@@ -108,6 +118,7 @@ class ProxyCalls:
                 pause_s = _pause(answer, pause_s)
             if attempt == ATTEMPTS or pause_s is None:
                 break
+            self._retried()
             await self._sleep(pause_s)
         if answer is not None and problem == "rate_limited":
             return answer

@@ -134,6 +134,7 @@ class _Turn:
                 "odyssey_proxy_url": request.proxy_url,
                 "run_token": request.run_token,
                 "run_token_jti": request.jti,
+                **request.trace_headers,
             },
         }
         path = f"webhooks/{self._settings.channel}/webhook"
@@ -164,7 +165,9 @@ class _Turn:
         url = below(self._agent.endpoint, path)
         if query:
             url = f"{url}{'&' if '?' in url else '?'}{query}"
-        headers = {"Content-Type": "application/json", **self._auth}
+        headers = {
+            "Content-Type": "application/json", **self._request.trace_headers, **self._auth
+        }  # fmt: skip
         answer = await self._exchanger.exchange(
             method,
             with_token(url, self._token if token else None),

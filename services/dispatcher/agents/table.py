@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from schemas.agent_response import ParsedResponse
 from schemas.registry import AgentRegistration
@@ -23,13 +24,19 @@ class AgentKinds:
         max_connections: int,
         clock: Clock,
         more: Mapping[str, AgentKind] | None = None,
+        *,
+        retried: Callable[[str], None],
     ) -> None:
-        """`more`: kinds that do not speak HTTP, by the name that registrations give."""
+        """`more`: kinds that do not speak HTTP, by the name that registrations give. `retried`
+        hears of every second try, and of what: agent_model, agent_tool_call.
+        """
         self._exchanger = Exchanger(max_connections)
-        proxy = ProxyCalls(self._exchanger)
+        proxy = ProxyCalls(self._exchanger, retried=partial(retried, "agent_tool_call"))
         self._kinds: dict[str, AgentKind] = {
             "http": AgentClient(max_connections, self._exchanger),
-            "openai": ChatAgent(self._exchanger, proxy, clock),
+            "openai": ChatAgent(
+                self._exchanger, proxy, clock, retried=partial(retried, "agent_model")
+            ),
             "rasa": RasaAgent(self._exchanger, proxy),
             **(more or {}),
         }

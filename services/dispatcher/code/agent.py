@@ -30,6 +30,7 @@ from services.runtime.agents.client import (
 from services.runtime.agents.decoding import NotJson
 from services.runtime.agents.redaction import Redactor
 from services.runtime.logs import Log
+from services.runtime.slots import Slots
 from services.runtime.sources.entrypoint import check_entrypoint
 from services.runtime.sources.files import SourceRefused
 from services.runtime.sources.store import SourceStore
@@ -46,7 +47,7 @@ class CodeAgent:
         self._store = store
         self._limits = limits
         self._log = log
-        self._slots = asyncio.Semaphore(limits.concurrency)
+        self.slots = Slots(limits.concurrency)
         self._pool_made: SandboxPool | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -121,13 +122,13 @@ class CodeAgent:
     async def _slot(self, timeout_s: float) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(timeout_s):
-                await self._slots.acquire()
+                await self.slots.acquire()
         except TimeoutError:
             raise outcomes.all_busy(self._limits, timeout_s) from None
         try:
             yield
         finally:
-            self._slots.release()
+            self.slots.release()
 
     async def _answer(
         self, leased: Leased, code: CodeSource, request: TurnRequest, timeout_s: float
@@ -202,6 +203,7 @@ def _message(code: CodeSource, request: TurnRequest, proxy_path: str) -> Mapping
         "jti": request.jti,
         "run_id": str(request.run_id),
         "task_id": str(request.task_id),
+        "traceparent": request.traceparent,
     }
 
 

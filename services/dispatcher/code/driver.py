@@ -83,6 +83,8 @@ async def run(
         PIPELINES_TASK_ID=request["task_id"],
         _PIPELINES_TASK_INPUT_JSON=environment_json(task_input),
     )
+    if request["traceparent"]:
+        os.environ["TRACEPARENT"] = request["traceparent"]
     name, _, function = request["entrypoint"].partition(":")
     shown = (options["root"] + "/", options["packages"] or options["root"] + "/")
     try:

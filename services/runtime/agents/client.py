@@ -16,6 +16,7 @@ from services.runtime.agents.decoding import NotJson, decode
 from services.runtime.agents.exchange import MAX_RESPONSE_BYTES, AgentFailed, Exchanger
 from services.runtime.agents.redaction import Redactor
 from services.runtime.agents.secrets import auth_headers
+from services.runtime.telemetry_context import HEADER
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
@@ -38,7 +39,7 @@ _IDENTIFYING = ("task_id", "run_id", "run_token_jti")
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """One turn, as it goes over the wire."""
+    """One turn, as it goes over the wire. `traceparent`: the W3C header's value; empty for none."""
 
     body: Mapping[str, Any]
     run_token: str
@@ -47,6 +48,12 @@ class TurnRequest:
     task_id: int
     jti: str
     idempotency_key: str
+    traceparent: str = ""
+
+    @property
+    def trace_headers(self) -> Mapping[str, str]:
+        """What tells whoever works on the turn which trace it belongs to, if there is one."""
+        return {HEADER: self.traceparent} if self.traceparent else {}
 
 
 def turn_timeout_s(agent: AgentRegistration) -> int:
@@ -91,6 +98,7 @@ class AgentClient:
             "X-Pipelines-Task-Id": str(request.task_id),
             "X-Pipelines-Run-Token-Jti": request.jti,
             "Idempotency-Key": request.idempotency_key,
+            **request.trace_headers,
             **auth,
         }
         answer = await self._exchanger.exchange(

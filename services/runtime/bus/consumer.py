@@ -84,6 +84,7 @@ class BusConsumer:
         self._clock = clock
         self._close_by = 0.0
         self._owned: set[Partition] = set()
+        self._taken: dict[Partition, int] = {}
         self._thread: threading.Thread | None = None
         self._dispatcher: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -147,6 +148,17 @@ class BusConsumer:
         """Records handed over and not yet taken by the handler; a metric to watch."""
         return self._handover.outstanding()
 
+    def lag(self, topic: str) -> int:
+        """Records between what the handler has taken and the end of the topic's owned partitions,
+        as last fetched: costs no request.
+        """
+        ends = self._reader.ends()
+        return sum(
+            max(0, ends.get(partition, 0) - taken)
+            for partition, taken in self._taken.items()
+            if partition.topic == topic
+        )
+
     @property
     def _failed(self) -> bool:
         ended = self._ended
@@ -164,11 +176,15 @@ class BusConsumer:
             try:
                 if isinstance(event, Batch):
                     await self._handler.batch(event.records, event.positions)
+                    self._taken.update(event.positions)
                 elif isinstance(event, Assigned):
                     self._owned.update(event.spans)
+                    self._taken.update({one: span.start for one, span in event.spans.items()})
                     await self._handler.assigned(event.spans)
                 else:
                     self._owned.difference_update(event.partitions)
+                    for partition in event.partitions:
+                        self._taken.pop(partition, None)
                     await self._handler.revoked(event.partitions)
             except Exception as error:
                 self._handover.failed = True

@@ -11,6 +11,7 @@ import logging
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -113,6 +114,7 @@ class GroupReader:
         self._pending_marks: Marks | None = None
         self._owned: frozenset[Partition] = frozenset()
         self._positions: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
         self._committed: dict[Partition, int] = {}
         self._generation = -1
         self._lost = False
@@ -144,6 +146,10 @@ class GroupReader:
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def ends(self) -> Mapping[Partition, int]:
+        """Where the owned partitions ended when they were last fetched from."""
+        return self._ends
 
     # -- the thread
 
@@ -221,7 +227,19 @@ class GroupReader:
                     records.append(decode_record(record, headers))
             positions[Partition(*source)] = batch[-1].offset + 1
         self._positions.update(positions)
+        self._note_ends()
         self._port.emit(Batch(records, positions))
+
+    def _note_ends(self) -> None:
+        """What the broker has said with the records: asking it would be a round trip."""
+        found = {p: end for p, end in self._ends.items() if p in self._owned}
+        for partition in self._owned:
+            # kafka-python's own thread may be taking it away at this moment.
+            with suppress(kafka_errors.IllegalStateError, KeyError):
+                end = self._consumer.highwater(TopicPartition(*partition))
+                if end is not None:
+                    found[partition] = end
+        self._ends = found  # replaced at once: another thread reads it
 
     # -- rebalances
 
@@ -262,6 +280,7 @@ class GroupReader:
             self._committed.pop(partition, None)
         if gone:
             self._port.emit(Revoked(gone))
+        self._ends = {**self._ends, **{partition: span.end for partition, span in spans.items()}}
         if spans:
             starts = {partition: span.start for partition, span in spans.items()}
             self._positions.update(starts)
