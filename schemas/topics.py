@@ -59,12 +59,12 @@ RUN_PROGRESS = Topic(
 TRAJECTORIES = Topic(
     "trajectories", TrajectoryEvent, "session id", "Everything that happens in sessions.",
     ("dispatcher", "user_simulator", "tool_proxy"),
-    ("dispatcher", "user_simulator", "tool_proxy", "judge", "pipelines"),
+    ("dispatcher", "user_simulator", "tool_proxy", "judge", "pipelines", "cli"),
     partition_group="sessions",
 )  # fmt: skip
 SCORES = Topic(
     "scores", SessionScored, "session id", "Every dimension of a judged session.",
-    ("judge",), ("judge", "pipelines"), partition_group="sessions",
+    ("judge",), ("judge", "pipelines", "cli"), partition_group="sessions",
 )  # fmt: skip
 AGGREGATES = Topic(
     "aggregates", RunAggregates, "run id", "A run's statistics.",

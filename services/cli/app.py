@@ -17,6 +17,7 @@ from services.cli.commands import (
     scenarios,
     sql,
     tau2,
+    top,
     topics,
     up,
 )
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
+app.command("top")(top.top)
 app.command("doctor")(doctor.doctor)
 app.add_typer(gate.app, name="gate")
 app.add_typer(baseline.app, name="baseline")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -106,31 +105,3 @@ class RunFollower:
                     await self._news.wait()
         except TimeoutError:
             return None
-
-
-def planned_by_category(status: RunStatus) -> dict[str, int]:
-    """Planned sessions of each category, by name of the category."""
-    counts: Counter[str] = Counter()
-    for scenario, planned in status.scenario_plan.items():
-        counts[status.scenario_categories.get(scenario, "other")] += planned
-    return dict(sorted(counts.items()))
-
-
-def progress_line(status: RunStatus) -> str:
-    """One line on how far a run is.
-
-    >>> progress_line(RunStatus(run_id="r1", state="accepted"))
-    'r1 accepted'
-    """
-    parts = [f"{status.run_id} {status.state}"]
-    if status.planned:
-        parts.append(f"{status.ended}/{status.planned} ended, {status.scored} scored")
-    if status.retried:
-        parts.append(f"{status.retried} played again")
-    if status.lost:
-        parts.append(f"{status.lost} lost")
-    parts += [
-        f"{category} {status.categories.get(category, 0)}/{planned}"
-        for category, planned in planned_by_category(status).items()
-    ]
-    return ": ".join(parts[:2]) + "".join(f", {part}" for part in parts[2:])

@@ -381,6 +381,30 @@ class BusSuite:
 
         asyncio.run(scenario())
 
+    @pytest.mark.req("D07")
+    @pytest.mark.parametrize(("last", "known"), [(0, 0), (4, 4), (100, 10)])
+    def test_a_tail_begins_so_many_records_before_the_end(
+        self, settings: BusSettings, topic: NewTopic, last: int, known: int
+    ) -> None:
+        name = topic(1)
+        applied: list[int] = []
+
+        async def scenario() -> None:
+            async with producing(settings) as producer:
+                await producer.append(numbered(name, 10))
+                tail = BusTable(
+                    settings, name, lambda record: applied.append(record.offset), "tail", last=last
+                )
+                await tail.start()
+                try:
+                    assert applied == list(range(10 - known, 10))
+                    await producer.append(numbered(name, 2))
+                    await eventually(lambda: applied[known:] == [10, 11])
+                finally:
+                    await tail.stop()
+
+        asyncio.run(scenario())
+
     def test_a_range_is_read_within_its_bounds(
         self, settings: BusSettings, topic: NewTopic
     ) -> None:

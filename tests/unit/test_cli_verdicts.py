@@ -7,9 +7,9 @@ import pytest
 from schemas.gate import DiffEntry, GateStatus, Reason, Stat
 from schemas.runs import RunStatus
 from schemas.scores import Example
-from services.cli.following import planned_by_category, progress_line
-from services.cli.progress import RunProgress
 from services.cli.verdicts import tell_verdict
+from services.cli.watching.fold import figures_of
+from services.cli.watching.telling import progress_line
 
 
 def entry(scenario: str, dimension: str, change: str, kind: str = "gate") -> DiffEntry:
@@ -95,28 +95,6 @@ RUNNING = RunStatus(
 
 
 def test_progress_is_counted_by_category() -> None:
-    assert planned_by_category(RUNNING) == {"happy": 3, "load": 3}
-    assert progress_line(RUNNING) == (
+    assert progress_line(figures_of(RUNNING)) == (
         "r1 running: 3/6 ended, 2 scored, 1 lost, happy 2/3, load 1/3"
     )
-
-
-def test_plain_progress_says_a_thing_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with RunProgress(live=False) as progress:
-        progress.show(RUNNING)
-        progress.show(RUNNING)
-    said = capsys.readouterr()
-    assert said.err.count("r1 running") == 1
-    assert said.out == ""
-
-
-def test_live_progress_shows_every_category_on_stderr(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with RunProgress(live=True) as progress:
-        progress.show(RUNNING)
-    said = capsys.readouterr()
-    assert "happy" in said.err
-    assert "load" in said.err
-    assert "2/3" in said.err
-    assert said.out == ""

@@ -9,10 +9,12 @@ import typer
 from services.cli import options
 from services.cli.connection import Where, connect
 from services.cli.errors import EXIT_INCONCLUSIVE, VERDICT_EXIT, command
-from services.cli.following import RunFollower, progress_line
+from services.cli.following import RunFollower
 from services.cli.output import say, tell_json
-from services.cli.progress import RunProgress
 from services.cli.verdicts import tell_verdict
+from services.cli.watching.display import RunDisplay
+from services.cli.watching.fold import figures_of
+from services.cli.watching.telling import progress_line
 
 app = typer.Typer(help="The gate's verdicts.", no_args_is_help=True)
 
@@ -28,11 +30,13 @@ async def wait(
 ) -> int:
     """Wait for a verdict. Exit codes: 0 PASS, 1 FAIL, 3 INCONCLUSIVE or none in time."""
     async with RunFollower(connect(Where(directory, bootstrap))) as follower:
-        with RunProgress() as progress:
-            verdict = await follower.wait_verdict(run_id, timeout, progress.show)
+        async with RunDisplay(run_id) as display:
+            verdict = await follower.wait_verdict(run_id, timeout, display.status)
         status = follower.status(run_id)
     if verdict is None:
-        so_far = progress_line(status) if status else f"nothing is known of a run {run_id}"
+        so_far = (
+            progress_line(figures_of(status)) if status else f"nothing is known of a run {run_id}"
+        )
         say(f"no verdict within {timeout:g} s; {so_far}")
         if as_json:
             tell_json({"run_id": run_id, "verdict": None, "status": status})

@@ -17,13 +17,15 @@ from schemas.topics import RUN_REQUESTS
 from services.cli import options
 from services.cli.connection import Connection, Where, connect
 from services.cli.errors import EXIT_INCONCLUSIVE, EXIT_USAGE, VERDICT_EXIT, CliError, command
-from services.cli.following import REJECTED, RunFollower, progress_line
+from services.cli.following import REJECTED, RunFollower
 from services.cli.output import say, tell, tell_json
-from services.cli.progress import RunProgress
 from services.cli.publishing import publish_suite
 from services.cli.records import publish
 from services.cli.suites import read_suite
 from services.cli.verdicts import tell_verdict
+from services.cli.watching.display import RunDisplay
+from services.cli.watching.fold import figures_of
+from services.cli.watching.telling import progress_line
 from services.runtime.clock import SystemClock, iso
 from services.runtime.ids import RandomIds
 from services.runtime.service import Publication
@@ -51,6 +53,9 @@ async def run(
         float, typer.Option(min=0, max=1, help="Share of sessions to play again if spoilt.")
     ] = 0.1,
     wait: Annotated[bool, typer.Option(help="Wait for the verdict.")] = True,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show rates, time left and failures as they come.")
+    ] = False,
     directory: options.Directory = options.DIRECTORY,
     bootstrap: options.Bootstrap = "",
     as_json: options.AsJson = False,
@@ -58,6 +63,8 @@ async def run(
     """Run a suite against an agent. Exit codes: 0 PASS, 1 FAIL, 3 INCONCLUSIVE."""
     if baseline not in ("accepted", "none"):
         raise CliError(f"--baseline {baseline}: expected accepted or none")
+    if watch and not wait:
+        raise CliError("--watch and --no-wait contradict each other")
     connection = connect(Where(directory, bootstrap))
     published = await _published(connection, suite)
     request = RunRequest(
@@ -81,7 +88,7 @@ async def run(
         else:
             tell(request.run_id)
         return 0
-    status, verdict = await run_to_verdict(connection, request)
+    status, verdict = await run_to_verdict(connection, request, watch=watch)
     if as_json:
         tell_json({"run_id": request.run_id, "status": status, "verdict": verdict})
     elif verdict is not None and (status is None or status.state not in REJECTED):
@@ -90,9 +97,10 @@ async def run(
 
 
 async def run_to_verdict(
-    connection: Connection, request: RunRequest
+    connection: Connection, request: RunRequest, *, watch: bool = False
 ) -> tuple[RunStatus | None, GateStatus | None]:
-    """Publish a request and follow it to its verdict; no verdict if none came in time.
+    """Publish a request and follow it to its verdict; no verdict if none came in time. `watch`:
+    show what its sessions do, and not only how many have ended.
 
     Raises:
         CliError: the run id was used before.
@@ -101,11 +109,11 @@ async def run_to_verdict(
     async with RunFollower(connection) as follower:
         if follower.status(request.run_id) or follower.verdict(request.run_id):
             raise CliError(f"there is a run {request.run_id} already: choose another --run-id")
-        await publish(connection, Publication(RUN_REQUESTS, request.run_id, request))
-        say(f"requested {request.run_id}")
-        with RunProgress() as progress:
+        async with RunDisplay(request.run_id, connection if watch else None) as display:
+            await publish(connection, Publication(RUN_REQUESTS, request.run_id, request))
+            say(f"requested {request.run_id}")
             verdict = await follower.wait_verdict(
-                request.run_id, request.deadline_s + _GRACE_S, progress.show
+                request.run_id, request.deadline_s + _GRACE_S, display.status
             )
         return follower.status(request.run_id), verdict
 
@@ -118,7 +126,8 @@ def exit_code(request: RunRequest, status: RunStatus | None, verdict: GateStatus
             say(f"  {error}")
         return EXIT_USAGE
     if verdict is None:
-        say(f"no verdict came; {progress_line(status) if status else 'no service has answered'}")
+        so_far = progress_line(figures_of(status)) if status else "no service has answered"
+        say(f"no verdict came; {so_far}")
         return EXIT_INCONCLUSIVE
     return VERDICT_EXIT.get(verdict.verdict, EXIT_INCONCLUSIVE)
 

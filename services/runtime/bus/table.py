@@ -39,15 +39,18 @@ class BusTable:
         apply: Callable[[Incoming], None],
         client_id: str,
         *,
+        last: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`apply` runs on the loop and must be quick; what it raises stops the table and
-        surfaces from `start` or `wait_failed`.
+        surfaces from `start` or `wait_failed`. With `last`, of what is in the topic only so many
+        records at the end of each partition are applied; then it is no table but a tail.
         """
         self._settings = settings
         self._topic = topic
         self._apply = apply
         self._client_id = client_id
+        self._last = last
         self._clock = clock
         self._consumer: Any = None
         self._sources: list[Any] = []
@@ -132,9 +135,12 @@ class BusTable:
         self._sources = [TopicPartition(self._topic, number) for number in sorted(numbers)]
         consumer.assign(self._sources)
         self._positions = dict(consumer.beginning_offsets(self._sources))
-        for source, first in self._positions.items():
-            consumer.seek(source, first)
         self._ends = dict(consumer.end_offsets(self._sources))
+        for source, first in self._positions.items():
+            if self._last is not None:
+                first = max(first, self._ends.get(source, first) - self._last)
+                self._positions[source] = first
+            consumer.seek(source, first)
 
     def _run(self) -> None:
         goal: Mapping[Any, int] | None = dict(self._ends)
