@@ -40,9 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    # pytest-timeout sets its clock once for all tries of a test: each gets the whole time here.
+    # pytest-timeout sets its clock once for a test, and stops it when a try has failed.
     if getattr(item, "execution_count", 1) > 1:
-        pytest_timeout.timeout_setup(item)
+        settings = pytest_timeout._get_item_settings(item)
+        item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

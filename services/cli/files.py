@@ -1,8 +1,12 @@
-"""Text files that people hand to commands, read within bounds."""
+"""Text files that people hand to commands, read in bounds, and those they get, written whole."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from services.cli.errors import CliError
 
@@ -23,3 +27,20 @@ def read_text(path: Path, max_bytes: int, encoding: str = "utf-8") -> str:
         raise CliError(f"{path} is not UTF-8 text: byte {error.start}") from None
     except OSError as error:
         raise CliError(f"{path} cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[TextIO]:
+    """A text file to write. What stood there before stays until the block ends without an error.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -9,13 +9,13 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount
 
 from schemas.model import IDENTIFIER
 from services.control.api import DEFAULT_TEST_S, MAX_TEST_S, AgentsApi
 from services.control.openapi import document, parameter, responses
 from services.control.requests import MAX_PAGE
 from services.control.route import Endpoint, Gatekeeper
+from services.runtime.http import Below
 
 _AGENTS, _AGENT = "/api/agents", "/api/agents/{agent_id}"
 _ANY = ("token_invalid", "query_invalid", "internal_error", "log_unavailable", "overloaded")
@@ -125,9 +125,9 @@ def create_app(api: AgentsApi, gatekeeper: Gatekeeper) -> FastAPI:
     return app
 
 
-def mounted(app: FastAPI) -> Mount:
+def mounted(app: FastAPI) -> Below:
     """What to add to a service's application."""
-    return Mount("", app=app)
+    return Below("", app)
 
 
 def _request(model: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,7 +12,8 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
 
 from services.runtime.http_protocol import BoundedHttp
 from services.runtime.metrics import EXPOSITION, Metrics
@@ -65,6 +67,14 @@ class HttpServer:
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await self._task
+
+
+class Below(Mount):
+    """A mount that takes every path below it; Starlette's own takes none with a line end in it."""
+
+    def __init__(self, path: str, app: ASGIApp) -> None:
+        super().__init__(path, app=app)
+        self.path_regex = re.compile(self.path_regex.pattern, re.DOTALL)
 
 
 def application(

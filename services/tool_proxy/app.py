@@ -10,11 +10,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Route
 
 from schemas.traces import json_schema
 from services.runtime import metrics as m
 from services.runtime.clock import Clock
+from services.runtime.http import Below
 from services.runtime.logs import Log
 from services.runtime.metrics import Metrics
 from services.runtime.telemetry import Telemetry
@@ -83,7 +84,7 @@ class ProxyApp:
         # wherever Host says.
         app.router.redirect_slashes = False
         return [
-            Mount(BASE, app=app),
+            Below(BASE, app=app),
             Route(
                 BASE, self._nothing, methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
             ),

@@ -18,6 +18,7 @@ import orjson
 
 from services.tool_proxy import made_up_values as values
 from services.tool_proxy.jsons import canonical, private_copy
+from services.tool_proxy.made_up_patterns import matching
 from services.tool_proxy.validation import SchemaUnusable, violations
 
 _ATTEMPTS = 24
@@ -53,7 +54,9 @@ def made_up(
         if not found:
             return value
         wrong = f"{found[0].path or 'the value'}: {found[0].message}"
-    raise SchemaUnusable(f"no answer could be made up from the output schema: {wrong}")
+    raise SchemaUnusable(
+        f"no answer could be made up from the output schema ({wrong}): `examples` or an `enum` help"
+    )
 
 
 class _Maker:
@@ -212,15 +215,12 @@ class _Maker:
         return made
 
     def _string(self, schema: Mapping[str, Any], name: str) -> str:
-        if "pattern" in schema:
-            raise SchemaUnusable(
-                f"no text is made up for the pattern {schema['pattern']} of {name or 'its root'}: "
-                "give the schema `examples` or an `enum`"
-            )
-        form = schema.get("format")
-        made = values.text(name, form if isinstance(form, str) else "", self._now, self._chance)
         least = _bound(schema, "minLength", 0, _MAX_TEXT)
         most = _bound(schema, "maxLength", _MAX_TEXT, _MAX_TEXT)
+        if isinstance(pattern := schema.get("pattern"), str) and pattern:
+            return matching(pattern, least, most, self._chance)
+        form = schema.get("format")
+        made = values.text(name, form if isinstance(form, str) else "", self._now, self._chance)
         while len(made) < least:
             made += " " + values.text("", "", self._now, self._chance)
         return made[: max(most, 0)].rstrip() if len(made) > most and most > least else made[:most]

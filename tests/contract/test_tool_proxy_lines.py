@@ -140,6 +140,8 @@ def test_a_token_may_be_given_twice_but_not_two_tokens(server: Server) -> None:
         ("/tools/GET_ORDER", "tool_unknown"), ("/tools/get_order%20", "tool_unknown"),
         ("/tools/%00", "tool_unknown"), ("/tools/%ff", "tool_unknown"),
         ("/tools/get_order;v=1", "tool_unknown"), ("/tools/%C3%A9", "tool_unknown"),
+        ("/tools/get%0Aorder", "tool_unknown"), ("/tools/%0A/x", "path_unknown"),
+        ("/runs/jti%0D%0As1/tools/get_order", "token_invalid"),
     ],
 )  # fmt: skip
 def test_spellings_of_the_path(server: Server, path: str, outcome: Any) -> None:

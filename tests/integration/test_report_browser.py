@@ -65,7 +65,7 @@ def test_hostile_trajectories_stay_text(tmp_path: Path, width: int, scheme: str)
         # What is far down is made when one gets there.
         assert page.locator(".event").count() < 400
         page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        page.wait_for_function("document.querySelectorAll('.event').length > 130")
+        opened.wait_for("document.querySelectorAll('.event').length > 130")
         assert page.evaluate("window.broken") is None
         assert opened.errors == []
         assert opened.requests == [url]
@@ -92,7 +92,7 @@ def test_a_trajectory_is_filtered_searched_and_walked_by_keys(tmp_path: Path) ->
         page.get_by_placeholder("Filter sessions").fill("needle")
         assert page.locator("tbody tr").count() == 0
         page.get_by_role("button", name="Search inside trajectories").click()
-        page.wait_for_function("document.querySelectorAll('tbody tr').length === 1")
+        opened.wait_for("document.querySelectorAll('tbody tr').length === 1")
         page.locator("tbody a").first.click()
         page.wait_for_selector(".event")
         assert page.locator(".event.injected").count() == 1
@@ -109,7 +109,7 @@ def test_a_trajectory_is_filtered_searched_and_walked_by_keys(tmp_path: Path) ->
         page.keyboard.press("?")
         page.get_by_role("dialog").get_by_role("button", name="Close").click()
         page.keyboard.press("[")
-        page.wait_for_function(f"location.hash.includes('{first['session_id']}')")
+        opened.wait_for(f"location.hash.includes('{first['session_id']}')")
         assert opened.errors == []
 
 

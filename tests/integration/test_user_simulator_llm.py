@@ -270,7 +270,10 @@ def test_what_may_pass_is_tried_again(bench: Bench) -> None:
     rendered = bench.metrics.render().decode()
     assert 'windtunnel_model_calls_total{outcome="retry",role="user"} 2.0' in rendered
     assert 'windtunnel_model_calls_total{outcome="ok",role="user"} 1.0' in rendered
-    assert 'windtunnel_model_tokens_total{direction="input",role="user"} 100.0' in rendered
+    tokens = (
+        f'windtunnel_model_tokens_total{{direction="input",model="openai/{MODEL}",role="user"}}'
+    )
+    assert f"{tokens} 100.0" in rendered
 
 
 @pytest.mark.parametrize(("status", "requests"), [(429, 4), (500, 4), (401, 1), (400, 1)])
@@ -292,7 +295,7 @@ def test_no_exception_carries_the_key(bench: Bench) -> None:
     with pytest.raises(ModelUnusable) as caught:
         bench.runner.run(bench.model().ask(context, RESPONSE_FORMAT, 1))
     assert KEY not in repr(caught.value)
-    assert (caught.value.kind, caught.value.status) == ("error", 401)
+    assert (caught.value.error, caught.value.status) == ("AuthenticationError", 401)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
 
@@ -309,7 +312,7 @@ def test_a_model_that_hangs_is_given_up(bench: Bench) -> None:
     asking = bench.model(timeout_s=0.3, attempts=1).ask([], RESPONSE_FORMAT)
     with pytest.raises(ModelUnusable) as caught:
         bench.runner.run(asking)
-    assert caught.value.kind == "timeout"
+    assert caught.value.error == "Timeout"
 
 
 def test_a_provider_that_is_not_there_is_invalid(bench: Bench) -> None:

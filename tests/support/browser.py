@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from playwright.sync_api import Page, sync_playwright
 
 from tests.lanes import require_lane
+from tests.support.running_stack import wait_until
 
 CHROMIUM = shutil.which("chromium")
 WIDE, NARROW = 1600, 390
@@ -27,6 +28,12 @@ class Tab:
     def is_clipped(self) -> bool:
         """Whether one has to scroll sideways."""
         return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+    def wait_for(self, expression: str) -> None:
+        """Wait until the expression is true. Playwright's own way polls with `eval` in the page,
+        which the page's content security policy forbids.
+        """
+        wait_until(lambda: self.page.evaluate(expression), 60, expression)
 
 
 @contextmanager

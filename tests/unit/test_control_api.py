@@ -541,7 +541,7 @@ def test_too_many_requests_at_once_are_turned_away() -> None:
 
 def test_paths_and_methods_that_are_not_there() -> None:
     async def scene(replica: Replica, topic: MemoryTopic) -> None:
-        for path in ("/", "/api", "/api/agents/", "/docs", "/redoc", "/api/agents/a/b"):
+        for path in ("/", "/api", "/api/agents/", "/docs", "/redoc", "/api/agents/a/b", "/a%0Ab"):
             refused(await replica.client.get(path), "path_unknown")
         answer = await replica.client.patch("/api/agents/a", json={})
         refused(answer, "method_not_allowed")

@@ -15,7 +15,7 @@ from schemas.scores import DimensionAggregate, Example, ScenarioAggregate
 from services.cli.lint.linting import read_linted
 from services.cli.lint.model import Finding, LintedSuite
 from services.cli.lint.mutation import mutants, other_value
-from services.cli.lint.running import LintRuns, idle_findings, mutant_findings
+from services.cli.lint.running import LintRuns, idle_findings, mutant_findings, single
 from tests.integration.offline import Offline, demo_suite
 
 SUITE = "name: shop\nversion: '1'\nowner: me\n"
@@ -154,3 +154,20 @@ def test_the_demos_agent_fails_every_mutant_of_what_it_passes() -> None:
     passed = {one.scenario.id for one in played if one.scored.passed}
     assert passed == set(wanted)
     assert len(played) == len(wanted) + 3 + 5 + 4
+
+
+LOADED = """\
+scenario:
+  name: x
+  category: load
+  user: {facts: {a: 1}, think: {min_ms: 5000, max_ms: 9000}}
+  load: {sessions: 50, concurrency: 9, arrival: {per_s: 0.1}, objectives: {sessions_per_s: 5}}
+"""
+
+
+def test_one_session_is_played_at_once_whatever_load_and_pauses_are_asked_for() -> None:
+    alone = single(parse_scenario(LOADED, "x.yaml"))
+    assert alone.load is not None
+    assert alone.load.model_dump(exclude_defaults=True) == {"sessions": 1, "concurrency": 1}
+    assert alone.user is not None
+    assert alone.user.think is None

@@ -88,6 +88,19 @@ def test_what_is_made_up_changes_only_with_the_pin() -> None:
     assert digest(json.dumps(made, sort_keys=True)).hex() == "e28ba09682b6c695ea970cf1ce5dcb4c"
 
 
+PATTERNS = (
+    r"^ORD-[0-9]{6}$",
+    r"^[A-Z]{2}\d{2}( ?[0-9A-Z]{4}){3,7}$",
+    r"^\+?[1-9]\d{1,14}$",
+    r"^(\d{3})-\1$",
+    r"^[^@\s]+@[^@\s]+\.[a-z]{2,}$",
+    r"^(red|green|blue)(-(dark|light))?$",
+    r"^.{3}$",
+    r"colou?r",
+    "",
+)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -121,6 +134,8 @@ def test_what_is_made_up_changes_only_with_the_pin() -> None:
             "required": ["value"]}}},
         {"type": "string", "pattern": "^[A-Z]{3}$", "examples": ["ABC", "XYZ"]},
         {"type": "object", "properties": {"code": {"type": "string", "pattern": "^A"}}},
+        *({"type": "string", "pattern": pattern} for pattern in PATTERNS),
+        {"type": "string", "pattern": "^[a-z ]+$", "minLength": 30, "maxLength": 60},
     ],
 )  # fmt: skip
 def test_whatever_a_schema_asks_for_is_kept(schema: Any) -> None:
@@ -132,7 +147,13 @@ def test_whatever_a_schema_asks_for_is_kept(schema: Any) -> None:
     ("schema", "complaint"),
     [
         (False, "allows nothing"),
-        ({"type": "string", "pattern": "^[A-Z]{3}$"}, "`examples` or an `enum`"),
+        ({"type": "string", "pattern": "^\\p{Lu}+$"}, "pattern .*`examples` or an `enum` help"),
+        ({"type": "string", "pattern": "(?>a)"}, "pattern"),
+        ({"type": "string", "pattern": "^(a{1000}){1000}$"}, "repeats too often"),
+        ({"type": "string", "pattern": "(" * 30 + "a" + "+)" * 30}, "repeats too often"),
+        ({"type": "string", "pattern": "^abc$", "maxLength": 2}, "with 0 to 2 characters"),
+        ({"type": "string", "pattern": "^a(?=b)c$"}, "the value"),
+        ({"type": "string", "pattern": "a" * 2000}, "more than 1000 characters"),
         ({"type": "array", "items": {}, "minItems": 100_000}, "more than 500"),
         ({"type": "string", "minLength": 10**9}, "more than 10000"),
         ({"$ref": "https://example.com/schema"}, "within the schema"),
@@ -211,7 +232,7 @@ def test_sessions_without_a_world_answer_from_schemas_and_replay_from_the_log() 
     tools = [
         ToolSpec(name="get_order", input_schema={"type": "object"}, output_schema=ORDER),
         ToolSpec(name="mute", input_schema={"type": "object"}),
-        ToolSpec(name="bad", input_schema={}, output_schema={"type": "string", "pattern": "^a$"}),
+        ToolSpec(name="bad", input_schema={}, output_schema={"type": "string", "minLength": 10**9}),
     ]
     brief = make_brief(tools=tools, failures=[
         {"id": "down", "tool": "get_order", "kind": "outage", "calls": [2]}
@@ -255,3 +276,10 @@ def test_a_world_answers_for_what_it_has_and_schemas_for_the_rest() -> None:
     own, made = asyncio.run(both())
     assert own["status"] == "shipped"
     assert int(made) >= 0
+
+
+def test_a_pattern_gives_the_same_text_in_every_process() -> None:
+    # Sets of characters have another order in each process: these words were made in another one.
+    texts = [make({"type": "string", "pattern": "^[^abc]{3}-.{3}-[x-z_]{2}$"}, n) for n in range(3)]
+    assert texts == ["GUA-lTF-xy", "9th-tIc-xz", "25Q-wp1-zy"]
+    assert make({"type": "string", "pattern": r"^\w+$", "minLength": 40}, 1).isalnum()

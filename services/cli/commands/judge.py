@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from schemas.registry import Suite
+from schemas.topics import SUITES
 from services.cli import calibration, options
-from services.cli.errors import command
-from services.cli.output import say, tell_json
+from services.cli.connection import Where, connect, open_the_store
+from services.cli.errors import CliError, command
+from services.cli.labelling import write_sample
+from services.cli.output import say, tell, tell_json
+from services.cli.records import Latest
+from services.cli.report.reading import RunReader
 
 app = typer.Typer(help="The judge, measured against people.", no_args_is_help=True)
 
 
-@app.callback()
-def _judge() -> None:
-    """Keeps `calibrate` a command of its own while it is the only one."""
+@app.command()
+@command
+def sample(
+    run_id: Annotated[str, typer.Argument(help="The run.")],
+    out: Annotated[Path, typer.Option("--out", help="The file, a session a line.")],
+    sessions: Annotated[int, typer.Option(min=1, help="How many sessions.")] = 50,
+    seed: Annotated[int, typer.Option(help="Which ones: the same seed draws the same.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+    directory: options.Directory = options.DIRECTORY,
+    bootstrap: options.Bootstrap = "",
+    store: options.StoreUrl = "",
+) -> None:
+    """Draw sessions of a run into a file for people to label; `calibrate` reads it.
+
+    Every label is null; null is not labelled. The judge's own verdicts are not in the file.
+    """
+    if out.exists() and not force:
+        raise CliError(f"{out} is there already, perhaps with labels in it: say --force")
+    where = Where(directory, bootstrap, store)
+    suites = asyncio.run(Latest(connect(where), SUITES, Suite).read())
+    opened = open_the_store(where)
+    try:
+        written = write_sample(
+            RunReader(opened), suites.get, run_id, out, sessions=sessions, seed=seed
+        )
+    finally:
+        opened.close()
+    say(f"{written} sessions; label them, then: windtunnel judge calibrate {out}")
+    tell(str(out))
 
 
 @app.command()

@@ -95,7 +95,7 @@ class LintRuns:
             SuiteScenario(
                 scenario_id=scenario.id,
                 file=f"{scenario.id}.yaml",
-                document=canonical_json(_single(scenario).model_dump(mode="json")),
+                document=canonical_json(single(scenario).model_dump(mode="json")),
             )
             for scenario in sorted(scenarios, key=lambda scenario: scenario.id)
         )
@@ -176,11 +176,12 @@ def _why(result: ScenarioAggregate | None) -> str:
     return "; ".join(result.invalid_reasons) or "its session was lost"
 
 
-def _single(scenario: Scenario) -> Scenario:
+def single(scenario: Scenario) -> Scenario:
     """The scenario with one session at a time and no pauses: load is not what is asked here."""
     changes: dict[str, object] = {}
     if scenario.load is not None:
-        changes["load"] = scenario.load.model_copy(update={"sessions": 1, "concurrency": 1})
+        one = {"sessions": 1, "concurrency": 1, "arrival": None, "objectives": None}
+        changes["load"] = scenario.load.model_copy(update=one)
     if scenario.user is not None:
-        changes["user"] = scenario.user.model_copy(update={"think_ms": 0})
+        changes["user"] = scenario.user.model_copy(update={"think_ms": 0, "think": None})
     return scenario.model_copy(update=changes)

@@ -69,12 +69,7 @@ class RunReader:
         Raises:
             CliError: the store has no such run.
         """
-        run = self._run(run_id)
-        if run is None:
-            raise CliError(
-                f"the store has no run {run_id}; it has the run as soon as its first slice is "
-                f"written (`windtunnel sql 'SELECT run_id FROM v_runs'` lists them)"
-            )
+        run = self.run(run_id)
         verdict = self._verdict(run_id)
         baseline_id = verdict["baseline_run_id"] if verdict else ""
         baseline = self._run(baseline_id) if baseline_id else None
@@ -94,6 +89,31 @@ class RunReader:
             "sessions": sessions,
             "left_out": max(0, total - len(sessions)),
         }
+
+    def run(self, run_id: str) -> JsonObject:
+        """What is known of the run itself.
+
+        Raises:
+            CliError: the store has no such run.
+        """
+        run = self._run(run_id)
+        if run is None:
+            raise CliError(
+                f"the store has no run {run_id}; it has the run as soon as its first slice is "
+                f"written (`windtunnel sql 'SELECT run_id FROM v_runs'` lists them)"
+            )
+        return run
+
+    def sample(self, run_id: str, sessions: int, seed: int) -> list[JsonObject]:
+        """`session_id` and `scenario_id` of ended sessions, at most so many, drawn by the seed."""
+        return self._rows(
+            "SELECT session_id, scenario_id FROM v_sessions "
+            "WHERE run_id = %(run)s AND end_reason != '' "
+            "ORDER BY sipHash64(concat(%(seed)s, ':', session_id)) LIMIT %(limit)s",
+            run=run_id,
+            seed=str(seed),
+            limit=sessions,
+        )
 
     def details(self, run_id: str, sessions: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:
         """The details of these sessions of a run, in their order."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from services.cli.files import written_whole
 from services.cli.report.page import document
 from services.cli.report.reading import JsonObject, RunReader
 
@@ -41,17 +41,9 @@ def write_report(
         OSError: the file cannot be written.
     """
     index = reader.overview(run_id, limit)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            for piece in document(
-                f"{run_id} · Windtunnel", index, _details(reader, index, progress)
-            ):
-                file.write(piece)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with written_whole(path) as file:
+        for piece in document(f"{run_id} · Windtunnel", index, _details(reader, index, progress)):
+            file.write(piece)
     left_out: int = index["left_out"]
     return left_out
 
