@@ -166,7 +166,7 @@ def test_waiting_for_a_verdict_ends_with_its_exit_code(
 
 
 def test_no_verdict_in_time_is_not_a_pass(connection: Connection, bootstrap: str) -> None:
-    status = RunStatus(run_id="slow", state="running", planned=9, ended=4)
+    status = RunStatus(run_id="slow", state="running", planned=9, ended=4, categories={"happy": 4})
     append(connection, RUN_STATUS, "slow", status)
     result = run("gate", "wait", "slow", "--timeout", "0.5")
     assert result.exit_code == 3
