@@ -86,26 +86,26 @@ def test_a_trajectory_is_filtered_searched_and_walked_by_keys(tmp_path: Path) ->
         page = opened.page
         page.get_by_role("link", name="Sessions", exact=True).click()
         page.get_by_label("any outcome").select_option("failed")
-        assert page.locator("tbody tr").count() == 1
+        opened.wait_for_count("tbody tr", 1)
         page.get_by_label("any outcome").select_option("")
         page.keyboard.press("Escape")
         page.get_by_placeholder("Filter sessions").fill("needle")
-        assert page.locator("tbody tr").count() == 0
+        opened.wait_for_count("tbody tr", 0)
         page.get_by_role("button", name="Search inside trajectories").click()
-        opened.wait_for("document.querySelectorAll('tbody tr').length === 1")
+        opened.wait_for_count("tbody tr", 1)
         page.locator("tbody a").first.click()
         page.wait_for_selector(".event")
-        assert page.locator(".event.injected").count() == 1
+        opened.wait_for_count(".event.injected", 1)
         page.get_by_label("Which events").select_option("cited by the judge")
-        assert page.locator(".event").all_inner_texts()[0].startswith("t77")
+        opened.wait_for("document.querySelector('.event').innerText.startsWith('t77')")
         page.get_by_label("Which events").select_option("everything")
         page.get_by_placeholder("Search this trajectory").fill("needle")
-        assert page.locator(".event").count() == 1
+        opened.wait_for_count(".event", 1)
         page.get_by_placeholder("Search this trajectory").fill("")
         page.keyboard.press("Escape")
         page.keyboard.press("j")
         page.keyboard.press("j")
-        assert page.evaluate("document.activeElement.dataset.step") == "t1"
+        opened.wait_for("document.activeElement.dataset.step === 't1'")
         page.keyboard.press("?")
         page.get_by_role("dialog").get_by_role("button", name="Close").click()
         page.keyboard.press("[")
@@ -131,7 +131,7 @@ def test_two_sessions_are_compared_from_where_they_part(tmp_path: Path) -> None:
         assert '{"id":4}' in pairs.first.inner_text()
         assert '{"id":5}' in pairs.first.inner_text()
         assert pairs.count() == 8
-        assert page.locator(".pairs > .pair.differs").count() == 1
+        opened.wait_for_count(".pairs > .pair.differs", 1)
         assert opened.errors == []
 
 
@@ -142,9 +142,9 @@ def test_a_page_of_a_thousand_sessions_shows_its_first_rows_at_once(tmp_path: Pa
     url = pages.write(tmp_path / "many.html", pages.index(sessions), details)
     with tab(f"{url}#/sessions") as opened:
         page = opened.page
-        assert page.locator("tbody tr").count() == 201
+        opened.wait_for_count("tbody tr", 201)
         page.get_by_role("button", name="Show 200 more").click()
-        assert page.locator("tbody tr").count() == 401
+        opened.wait_for_count("tbody tr", 401)
         page.locator("tbody tr a").nth(2).click()
         page.wait_for_selector(".event")
         assert opened.errors == []

@@ -35,6 +35,10 @@ class Tab:
         """
         wait_until(lambda: self.page.evaluate(expression), 60, expression)
 
+    def wait_for_count(self, selector: str, count: int) -> None:
+        """Wait until so many elements match."""
+        self.wait_for(f"document.querySelectorAll({selector!r}).length === {count}")
+
 
 @contextmanager
 def tab(url: str, width: int = WIDE, scheme: str = "light") -> Iterator[Tab]:
