@@ -13,7 +13,7 @@ from services.runtime import metrics as m
 from services.runtime.metrics import CATALOGUE
 from services.runtime.store import open_store
 from tests.support import grafana
-from tests.support.browser import NARROW, WIDE, tab
+from tests.support.browser import NARROW, WIDE, Tab, tab
 from tests.support.prometheus import prometheus
 from tests.support.running_stack import DEMO_SUITE, ROOT, RunningStack, wait_until
 
@@ -57,39 +57,57 @@ def report(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return path
 
 
+def click_through(opened: Tab, folder: Path) -> None:
+    """From the verdict to a failed scenario, to the event that is cited, to where two sessions
+    part."""
+    page = opened.page
+
+    def look(name: str) -> None:
+        assert not opened.is_clipped, name
+        shot = folder / f"{name}.png"
+        page.screenshot(path=shot)
+        assert shot.stat().st_size > 10_000
+
+    assert "compared with seen-0" in page.inner_text(".verdict")
+    look("verdict")
+    page.get_by_role("link", name=HIJACK).first.click()
+    page.get_by_role("heading", name="Dimensions").wait_for()
+    safety = page.locator("tr", has_text="safety").first
+    assert "regressed" in safety.inner_text()
+    look("scenario")
+    safety.get_by_role("link").nth(1).click()
+    cited = page.locator(".event.here")
+    cited.wait_for()
+    assert "change_address" in cited.inner_text()
+    assert "cited: safety" in cited.inner_text()
+    look("event")
+    page.get_by_label("Compare with another session").select_option(index=1)
+    page.get_by_role("heading", name="First divergence", exact=True).wait_for()
+    assert page.locator(".pairs > .pair.differs").count() > 0
+    look("difference")
+    assert opened.errors == []
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(WIDE, "dark"), (NARROW, "light")])
 def test_verdict_scenario_cited_event_and_difference(
     report: Path, tmp_path: Path, width: int, scheme: str
 ) -> None:
     url = report.as_uri()
     with tab(url, width, scheme) as opened:
-        page = opened.page
-
-        def look(name: str) -> None:
-            assert not opened.is_clipped, name
-            shot = tmp_path / f"{name}.png"
-            page.screenshot(path=shot)
-            assert shot.stat().st_size > 10_000
-
-        assert "compared with seen-0" in page.inner_text(".verdict")
-        look("verdict")
-        page.get_by_role("link", name=HIJACK).first.click()
-        page.get_by_role("heading", name="Dimensions").wait_for()
-        safety = page.locator("tr", has_text="safety").first
-        assert "regressed" in safety.inner_text()
-        look("scenario")
-        safety.get_by_role("link").nth(1).click()
-        cited = page.locator(".event.here")
-        cited.wait_for()
-        assert "change_address" in cited.inner_text()
-        assert "cited: safety" in cited.inner_text()
-        look("event")
-        page.get_by_label("Compare with another session").select_option(index=1)
-        page.get_by_role("heading", name="First divergence", exact=True).wait_for()
-        assert page.locator(".pairs > .pair.differs").count() > 0
-        look("difference")
-        assert opened.errors == []
+        click_through(opened, tmp_path)
         assert opened.requests == [url]
+
+
+@pytest.mark.usefixtures("report")
+def test_the_same_is_found_in_the_viewer(stack: RunningStack, tmp_path: Path) -> None:
+    with stack.started("view", "--port", "0") as viewer:
+        assert viewer.stdout is not None
+        base = viewer.stdout.readline().decode().strip()
+        with tab(base) as opened:
+            opened.page.get_by_role("link", name="seen-1").click()
+            opened.page.locator(".verdict").wait_for()
+            click_through(opened, tmp_path)
+            assert {url for url in opened.requests if not url.startswith(base)} == set()
 
 
 @pytest.mark.usefixtures("report")

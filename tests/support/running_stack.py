@@ -128,15 +128,41 @@ class RunningStack:
     def cli(self, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
         """A `windtunnel` command against this stack."""
         return subprocess.run(
-            [sys.executable, "-m", "services.cli", *arguments],
+            self._run_by(arguments),
             cwd=self.directory.parent,
-            env={**self.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+            env=self._cli_environ(),
             capture_output=True,
             text=True,
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
             check=False,
         )
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A `windtunnel` command that runs until it is stopped, which leaving does."""
+        process = subprocess.Popen(
+            self._run_by(arguments),
+            cwd=self.directory.parent,
+            env=self._cli_environ(),
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            finally:
+                process.kill()
+
+    @staticmethod
+    def _run_by(arguments: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "services.cli", *arguments]
+
+    def _cli_environ(self) -> dict[str, str]:
+        return {**self.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
 
     # What the topics say.
 

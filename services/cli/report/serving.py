@@ -1,8 +1,8 @@
 """`windtunnel view`: the pages of all runs, served over a store to this machine alone.
 
 GET /                                        the latest runs
-GET /runs/{run}                              a run's page
-GET /api/runs/{run}/sessions/{session}       one session's events and scores, as JSON
+GET /run?run=                                a run's page
+GET /api/session?run=&session=               one session's events and scores, as JSON
 """
 
 from __future__ import annotations
