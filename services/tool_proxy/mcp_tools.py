@@ -41,15 +41,11 @@ _CLIENT = Implementation(name="windtunnel", version="1")
 _Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
-def _nobody() -> None:
-    """Hears of nothing."""
-
-
 class McpTools:
     """Calls tools at MCP servers."""
 
     def __init__(
-        self, outbound: Outbound, *, max_sessions: int, retried: Callable[[], None] = _nobody
+        self, outbound: Outbound, *, max_sessions: int, retried: Callable[[], None] = lambda: None
     ) -> None:
         """`max_sessions`: MCP sessions kept open; one in use is never closed for another, so
         there are as many as there are calls at once where that is more. `retried` hears of every

@@ -37,10 +37,6 @@ _MAX_RETRY_AFTER_S = 30.0
 _TOOL_NAME = re.compile(TOOL_NAME)
 
 
-def _nobody() -> None:
-    """Hears of nothing."""
-
-
 class ChatAgent:
     """The agent kind `openai`."""
 
@@ -52,7 +48,7 @@ class ChatAgent:
         *,
         prices: Prices | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        retried: Callable[[], None] = _nobody,
+        retried: Callable[[], None] = lambda: None,
     ) -> None:
         """`retried` hears of every question that is asked again."""
         self._exchanger = exchanger

@@ -33,10 +33,6 @@ class ToolAnswer:
     error: Any = None
 
 
-def _nobody() -> None:
-    """Hears of nothing."""
-
-
 class ProxyCalls:
     """Calls tools and posts trace events with a turn's own token."""
 
@@ -45,7 +41,7 @@ class ProxyCalls:
         exchanger: Exchanger,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         *,
-        retried: Callable[[], None] = _nobody,
+        retried: Callable[[], None] = lambda: None,
     ) -> None:
         """`retried` hears of every request that is made again."""
         self._exchanger = exchanger
