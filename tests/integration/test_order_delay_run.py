@@ -40,7 +40,8 @@ from services.user_simulator.core import UserSimulatorCore, perform
 from services.user_simulator.simulator import GOAL_MET, AgentSaid, History, UserMove
 from tests.support.http_server import serve
 from tests.support.proxy_server import Server, serving
-from tests.support.tool_proxy import NOW_MS, FakeClock, MemoryLog
+from tests.support.services import FixedClock
+from tests.support.tool_proxy import NOW_MS, MemoryLog
 from tests.unit.test_judge_assertions_order_delay import CHANGES, IDENTITY, STATUS, Model, Turn
 
 pytestmark = pytest.mark.req("S01", "S02", "S05", "R10", "R12")
@@ -124,7 +125,7 @@ async def session(
                 step = f"a{wanted.turn}"
                 log.put(_event(start, step, AGENT_TURN, wanted.turn, agent_turn=said))
             else:
-                log.put(*await perform(side, move, Customer(turns), FakeClock()))
+                log.put(*await perform(side, move, Customer(turns), FixedClock(NOW_MS)))
     finally:
         await client.close()
     raise AssertionError("no end")

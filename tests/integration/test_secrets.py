@@ -36,7 +36,8 @@ from services.tool_proxy.proxy import ProxyLimits, ToolProxy
 from services.tool_proxy.session import ProxyCore
 from services.tool_proxy.world import Context, World
 from tests.support.http_server import serve
-from tests.support.tool_proxy import NOW_MS, SECRET, FakeClock, MemoryLog, make_brief, started
+from tests.support.services import FixedClock
+from tests.support.tool_proxy import NOW_MS, SECRET, MemoryLog, make_brief, started
 
 pytestmark = pytest.mark.req("R18", "R22")
 
@@ -130,7 +131,7 @@ class Proxy:
 @asynccontextmanager
 async def proxying(tools: dict[str, ToolSpec], *, broken: bool = False) -> AsyncIterator[Proxy]:
     core = ProxyCore({"careless": careless_world()})
-    log, metrics, clock = MemoryLog(core), Metrics(), FakeClock()
+    log, metrics, clock = MemoryLog(core), Metrics(), FixedClock(NOW_MS)
     log.put(started(make_brief(world="careless", tools=list(tools.values()))))
     outbound = Outbound(
         AllowList(["127.0.0.1"]), max_connections=10, max_response_bytes=1024 * 1024

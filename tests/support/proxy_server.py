@@ -27,10 +27,10 @@ from services.tool_proxy.passthrough import CallRealTool
 from services.tool_proxy.proxy import ProxyLimits, ToolProxy
 from tests.fuzz.client import Answers
 from tests.support.real_tools import client, real_tools
+from tests.support.services import FixedClock
 from tests.support.tool_proxy import (
     NOW_MS,
     SECRET,
-    FakeClock,
     MemoryLog,
     make_brief,
     started,
@@ -40,7 +40,7 @@ from tests.support.tool_proxy import (
 class Server:
     """The app under uvicorn in a thread, its log in memory."""
 
-    def __init__(self, url: str, log: MemoryLog, tokens: Tokens, clock: FakeClock) -> None:
+    def __init__(self, url: str, log: MemoryLog, tokens: Tokens, clock: FixedClock) -> None:
         self.url, self.log, self.tokens, self.clock = url, log, tokens, clock
         self.client = httpx.Client(timeout=20)
 
@@ -90,7 +90,7 @@ def serving(
     **limits: Any,
 ) -> Iterator[Server]:
     """`tools`: the way to real tools; without it, to those on the public internet."""
-    clock, metrics, logger = FakeClock(), Metrics(), structlog.get_logger()
+    clock, metrics, logger = FixedClock(NOW_MS), Metrics(), structlog.get_logger()
     executor = ThreadPoolExecutor(2)
     proxy = ToolProxy(
         core=log.core, sessions=log, record=lambda event: log.record(event), clock=clock,

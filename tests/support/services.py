@@ -23,6 +23,9 @@ class FixedClock:
     def monotonic(self) -> float:
         return self.ms / 1000
 
+    def advance(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
 
 class CountedIds:
     """1, 2, 3, ..."""

@@ -33,6 +33,7 @@ from services.tool_proxy.proxy import AskModel, ProxyLimits, ToolProxy
 from services.tool_proxy.recording import Reply
 from services.tool_proxy.session import Posting, ProxyCore, SessionState
 from services.tool_proxy.world import Context, ToolError, World
+from tests.support.services import FixedClock
 
 NOW_MS = 1_800_000_000_000
 SECRET = "a secret of the tests, long enough"
@@ -151,19 +152,6 @@ def ended(session_id: str = "s1") -> TrajectoryEvent:
     )  # fmt: skip
 
 
-class FakeClock:
-    """Stands still unless told otherwise."""
-
-    def __init__(self) -> None:
-        self.ms = NOW_MS
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-
 class MemoryLog:
     """The log and the session table over it: first write wins, finished sessions are dropped."""
 
@@ -262,7 +250,7 @@ class Bench:
         self.log = log or MemoryLog(ProxyCore({"desk": make_world()}))
         if brief is not None:
             self.log.put(started(brief))
-        self.clock = FakeClock()
+        self.clock = FixedClock(NOW_MS)
         self.metrics = Metrics()
         self.slept: list[float] = []
         self.executor = ThreadPoolExecutor(2)

@@ -1,8 +1,7 @@
-"""Records of a run that is watched, and a clock that is set."""
+"""Records of a run that is watched."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from schemas.runs import RunRequest, RunStatus
@@ -12,22 +11,6 @@ from schemas.trajectory import Limits, SessionEnded, SessionStarted, TrajectoryE
 RUN = "watched-1"
 NOW_MS = 1_790_000_000_000
 CATEGORIES = ("adversarial", "failure-injection", "happy", "load", "long-horizon")
-
-
-@dataclass
-class SetClock:
-    """Time that passes when it is told to."""
-
-    ms: int = NOW_MS
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
-
-    def advance(self, seconds: float) -> None:
-        self.ms += int(seconds * 1000)
 
 
 def status(run_id: str = RUN, each: int = 4, **changes: Any) -> RunStatus:

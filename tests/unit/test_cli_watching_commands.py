@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from services.cli.app import app
 from services.cli.watching.display import RunDisplay
-from tests.support.watched import SetClock, status
+from tests.support.services import FixedClock
+from tests.support.watched import NOW_MS, status
 
 pytestmark = pytest.mark.req("D07")
 
@@ -47,7 +48,7 @@ def shown(console: Console | None, *ended: int) -> None:
     """A run's statuses on a display, as `gate wait` shows them."""
 
     async def show() -> None:
-        async with RunDisplay("watched-1", clock=SetClock(), console=console) as display:
+        async with RunDisplay("watched-1", clock=FixedClock(NOW_MS), console=console) as display:
             for number in ended:
                 display.status(status(ended=number, categories={"happy": number}))
                 await asyncio.sleep(0)  # as between two records

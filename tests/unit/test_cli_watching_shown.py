@@ -23,7 +23,8 @@ from services.cli.watching.health import ServiceHealth, service_health
 from services.cli.watching.runs import KEPT_MS, MAX_RUNS, Runs
 from services.cli.watching.stack_telling import StackLines, document, picture_lines
 from services.cli.watching.telling import EVERY_S, Lines, duration, failure_line, progress_line
-from tests.support.watched import NOW_MS, RUN, SetClock, ended, scored, started, status, turn
+from tests.support.services import FixedClock
+from tests.support.watched import NOW_MS, RUN, ended, scored, started, status, turn
 
 pytestmark = pytest.mark.req("D07")
 HOSTILE = "evil\x1b[2J\x07[bold red]x[/]:smile:\u202e\r\nnext"
@@ -164,10 +165,10 @@ def test_hostile_text_is_shown_as_text() -> None:
         bad, note=HOSTILE, services=[ServiceHealth(HOSTILE, 1, 0, sessions=1)]
     )  # fmt: skip
     told: list[str] = []
-    lines = Lines(told.append, SetClock(), rates=True)
+    lines = Lines(told.append, FixedClock(NOW_MS), rates=True)
     lines.show(bad)
     lines.failed(bad.failures[0])
-    stack_lines = StackLines(told.append, SetClock(), 1)
+    stack_lines = StackLines(told.append, FixedClock(NOW_MS), 1)
     stack_lines.show(hostile)
     shown = [
         *drawn(draw_run(bad, NOW_MS, 200, 40, HOSTILE), 200),
@@ -204,7 +205,7 @@ def test_durations_and_their_absence() -> None:
 
 
 def test_plain_lines_come_at_a_change_and_seldom() -> None:
-    clock, told = SetClock(), list[str]()
+    clock, told = FixedClock(NOW_MS), list[str]()
     lines = Lines(told.append, clock, rates=False)
     for ended_so_far in (1, 1, 2, 3):
         lines.show(figures_of(status(ended=ended_so_far, categories={"happy": ended_so_far})))
@@ -225,7 +226,7 @@ def test_plain_lines_say_rates_and_time_left_where_sessions_are_read() -> None:
 
 
 def test_a_flood_of_failures_is_told_as_a_number() -> None:
-    clock, told = SetClock(), list[str]()
+    clock, told = FixedClock(NOW_MS), list[str]()
     lines = Lines(told.append, clock, rates=True)
     for _ in range(100):
         lines.failed(run().failures[0])
@@ -239,7 +240,7 @@ def test_a_flood_of_failures_is_told_as_a_number() -> None:
 
 
 def test_a_stack_tells_what_changes() -> None:
-    clock, told = SetClock(), list[str]()
+    clock, told = FixedClock(NOW_MS), list[str]()
     lines = StackLines(told.append, clock, 1)
     lines.show(stack())
     lines.show(stack())
@@ -267,7 +268,7 @@ def test_the_document_has_what_scripts_ask_for() -> None:
 # All runs of a stack.
 
 
-def watched(*said: RunStatus, clock: SetClock) -> Runs:
+def watched(*said: RunStatus, clock: FixedClock) -> Runs:
     runs = Runs(clock)
     for one in said:
         runs.status(one)
@@ -279,7 +280,7 @@ def ids(runs: Runs) -> list[str]:
 
 
 def test_runs_are_shown_while_they_go_on_and_a_little_longer() -> None:
-    clock = SetClock()
+    clock = FixedClock(NOW_MS)
     runs = watched(status("a"), status("b"), clock=clock)
     assert ids(runs) == ["a", "b"]
     runs.verdict(GateStatus(run_id="a", verdict="PASS", at_ms=NOW_MS))
@@ -292,7 +293,7 @@ def test_runs_are_shown_while_they_go_on_and_a_little_longer() -> None:
 
 
 def test_runs_of_long_ago_are_not_taken_for_active() -> None:
-    clock = SetClock()
+    clock = FixedClock(NOW_MS)
     clock.advance(3600 + 400)
     old = status("old"), status("refused", state="rejected"), status("done", state="aggregated")
     runs = watched(*old, clock=clock)
@@ -300,14 +301,14 @@ def test_runs_of_long_ago_are_not_taken_for_active() -> None:
 
 
 def test_runs_are_bounded_in_number() -> None:
-    clock = SetClock()
+    clock = FixedClock(NOW_MS)
     runs = watched(*(status(f"r{n}") for n in range(MAX_RUNS + 5)), clock=clock)
     assert len(ids(runs)) == MAX_RUNS
     assert runs.has_more
 
 
 def test_records_of_runs_that_nobody_asked_for_are_not_kept() -> None:
-    runs = Runs(SetClock())
+    runs = Runs(FixedClock(NOW_MS))
     runs.event(started("s"))
     assert runs.score(scored("s")) is None
     assert ids(runs) == []

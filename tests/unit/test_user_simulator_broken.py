@@ -18,6 +18,7 @@ from schemas.trajectory import (
 from services.user_simulator.agenda import plan
 from services.user_simulator.core import UserSimulatorCore, perform
 from services.user_simulator.simulator import AgentSaid, History, UserMove
+from tests.support.services import FixedClock
 from tests.support.users import brief, conversation
 
 pytestmark = pytest.mark.req("V02")
@@ -43,14 +44,6 @@ class Broken:
 
     async def next_turn(self, brief: UserBrief, history: History) -> UserMove:
         return self._fault(plan(brief, history[: 2 * len(AGENT)]), history)
-
-
-class StoppedClock:
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 def answers(history: History) -> int:
@@ -117,7 +110,7 @@ def session(fault: Callable[[UserMove, History], UserMove]) -> list[UserTurn]:
     )  # fmt: skip
     while (action := core.wants(state)) is not None:
         assert len(made) < BOUND, "no end"
-        (event,) = asyncio.run(perform(state, action, Broken(fault), StoppedClock()))  # type: ignore[arg-type]
+        (event,) = asyncio.run(perform(state, action, Broken(fault), FixedClock(0)))  # type: ignore[arg-type]
         assert event.user_turn is not None
         made.append(event.user_turn)
         core.apply(state, event)

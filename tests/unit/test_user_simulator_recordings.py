@@ -28,6 +28,7 @@ from services.user_simulator.core import USER, UserSide, perform
 from services.user_simulator.pacing import pause_ms
 from services.user_simulator.replay import ReplaySimulator
 from services.user_simulator.simulator import AgentSaid, UserSaid
+from tests.support.services import FixedClock
 from tests.support.trajectories import Session
 
 pytestmark = pytest.mark.req("V02", "V04", "V16")
@@ -145,14 +146,6 @@ def test_only_load_scenarios_have_arrivals_and_objectives(
         Scenario.model_validate(document)
 
 
-class StoppedClock:
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
 RECORDED = UserBrief(
     persona=Persona(name="plain"),
     seed=3,
@@ -166,7 +159,7 @@ def turn(*entries: UserSaid | AgentSaid, brief: UserBrief = RECORDED) -> Traject
     side = UserSide("s", "r", brief, entries=list(entries))
     number = 1 + sum(isinstance(entry, UserSaid) for entry in entries)
     simulator = ReplaySimulator(AgendaSimulator())
-    (event,) = asyncio.run(perform(side, (USER, number), simulator, StoppedClock()))
+    (event,) = asyncio.run(perform(side, (USER, number), simulator, FixedClock(0)))
     return event
 
 
