@@ -32,7 +32,7 @@ from services.runtime.bus.producer import BusProducer
 from services.runtime.bus.records import Incoming, Outgoing
 from services.runtime.bus.table import BusTable
 from services.runtime.clock import Clock, SystemClock
-from services.runtime.http import HttpServer, application
+from services.runtime.http import HttpServer, Starting, application
 from services.runtime.ids import Ids, RandomIds
 from services.runtime.logs import Log, configure
 from services.runtime.metrics import Metrics
@@ -325,12 +325,13 @@ async def _start(service: Service[S], start: Callable[[Service[S]], Awaitable[No
     service.metrics.measure(m.READY, lambda: float(not service.waiting_for()))
     started = False
     service.ready_when("start", lambda: started)
-    app = application(service.metrics, service.waiting_for, service.routes)
-    server = HttpServer(app, settings.http_host, settings.http_port)
+    app = application(service.metrics, service.waiting_for)
+    starting = Starting(app)
+    server = HttpServer(app, settings.http_host, settings.http_port, settings.http_fd)
     service.http_port = await server.start()
     await service.producer.start()
     service.on_stop(lambda: service.producer.stop(settings.drain_s))
     service.on_stop(server.stop)
     await start(service)
-    app.router.routes.extend(service.routes)
+    starting.over(service.routes)
     started = True

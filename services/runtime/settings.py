@@ -52,6 +52,9 @@ class Settings(BaseModel):
     replica: str = Field(default="0", description="Which replica this is, unique in its service.")
     http_host: str = Field(default="127.0.0.1", description="Address for health and metrics.")
     http_port: int = Field(default=0, ge=0, le=65535, description="Port; 0 takes a free one.")
+    http_fd: int | None = Field(
+        default=None, ge=0, description="Inherited listening socket, in the place of the port."
+    )
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
     drain_s: float = Field(default=10.0, gt=0, description="How long stopping may take.")
     dead_letter_ratio: float = Field(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,14 +82,32 @@ def comparable_verdict(verdict: GateStatus) -> GateStatus:
 
 
 def assert_equal(one: dict[str, object], other: dict[str, object]) -> None:
-    for what in one:
-        first, second = one[what], other[what]
-        if isinstance(first, dict) and isinstance(second, dict):
-            assert first.keys() == second.keys(), what
-            for key in first:
-                assert first[key] == second[key], (what, key)
-        else:
-            assert first == second, what
+    """Fails with the first few places that differ: whole trajectories are too long to read."""
+    found = list(itertools.islice(differences(one, other), 5))
+    if found:
+        pytest.fail("the runs differ:\n" + "\n".join(found), pytrace=False)
+
+
+def differences(one: object, other: object, place: str = "") -> Iterator[str]:
+    if one == other:
+        return
+    if type(one) is type(other) and is_dataclass(one) and is_dataclass(other):
+        one, other = vars_of(one), vars_of(other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys(), key=str):
+            yield from differences(one.get(key), other.get(key), f"{place}/{key}")
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        for number, (first, second) in enumerate(itertools.zip_longest(one, other)):
+            yield from differences(first, second, f"{place}[{number}]")
+    else:
+        texts = str(one), str(other)
+        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+        start = max(0, sum(1 for _ in alike) - 80)
+        yield f"{place}: " + " != ".join(text[start : start + 300] for text in texts)
+
+
+def vars_of(record: Any) -> dict[str, object]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 @pytest.fixture(scope="module")

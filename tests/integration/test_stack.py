@@ -176,6 +176,19 @@ def test_a_killed_service_is_reported_and_started_again(up: Up, module: str) -> 
     assert f"{name} was killed by signal 9. It is started again." in up.said()
 
 
+@pytest.mark.req("D01", "R02")
+def test_while_a_service_is_started_again_its_callers_wait(up: Up) -> None:
+    """An agent's call must not be refused because the proxy died: not one connection is."""
+    url, first = up.endpoints["tool_proxy-0"], up.pid_of("services.tool_proxy")
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(first), 10, "it is dead")
+    answer = httpx.post(f"{url}/api/odyssey-proxy/tools/get_order", json={}, timeout=60)
+    assert up.pid_of("services.tool_proxy") not in (None, first)
+    # Not 404, which is what it says before it has its routes.
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "token_invalid")
+
+
 def test_stopping_leaves_no_process_and_no_lock(tmp_path: Path) -> None:
     running = start(tmp_path)
     assert (tmp_path / ".windtunnel" / "stack.json").exists()

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +24,20 @@ class Child:
     """One process. `start` and `kill` may be called again after it has ended."""
 
     def __init__(
-        self, name: str, command: Sequence[str], log_file: Path, environ: Mapping[str, str]
+        self,
+        name: str,
+        command: Sequence[str],
+        log_file: Path,
+        environ: Mapping[str, str],
+        listening: socket.socket | None = None,
     ) -> None:
+        """`listening`: what it inherits, as does whatever is started in its place; connections
+        made meanwhile wait there. It stays the caller's to close."""
         self.name = name
         self.log_file = log_file
         self._command = list(command)
         self._environ = dict(environ)
+        self._listening = listening
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -49,6 +58,7 @@ class Child:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=self._environ,
+                    pass_fds=() if self._listening is None else (self._listening.fileno(),),
                     start_new_session=True,  # Ctrl-C reaches the supervisor, which stops in order
                     preexec_fn=_die_with(os.getpid()) if sys.platform == "linux" else None,
                 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from services.cli.stack.services import (
     without_private,
 )
 from services.cli.topics import create_all
+from services.runtime.http import listening
 from services.runtime.settings import Settings, load_settings
 from services.runtime.store.migrations import migrate
 from services.runtime.store.opening import open_store
@@ -67,6 +69,7 @@ class Stack:
         self._failed: asyncio.Future[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._restarts = Restarts(time.monotonic)
+        self._listening: list[socket.socket] = []
 
     async def __aenter__(self) -> Stack:
         try:
@@ -180,6 +183,8 @@ class Stack:
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
+        for sock in self._listening:
+            sock.close()
         try:
             self.directory.remove_info()
             store = [child for name, child in self.children.items() if name == STORE]
@@ -245,13 +250,17 @@ class Stack:
             for replica in range(self._options.replicas.get(kind.name, 1)):
                 name = f"{kind.name}-{replica}"
                 port = self._ports.take(name)
+                # Held here, so that while a service is started again its callers wait instead of
+                # being refused: an agent's tool call is not to fail because the proxy did.
+                sock = listening("127.0.0.1", port)
+                self._listening.append(sock)
                 environ = {
                     **without_private(self.environ, kind.private),
                     "WINDTUNNEL_REPLICA": str(replica),
-                    "WINDTUNNEL_HTTP_PORT": str(port),
+                    "WINDTUNNEL_HTTP_FD": str(sock.fileno()),
                 }
                 log = self.directory.logs / f"{name}.log"
-                self.children[name] = Child(name, python(kind.module), log, environ)
+                self.children[name] = Child(name, python(kind.module), log, environ, sock)
                 self.endpoints[name] = f"http://127.0.0.1:{port}"
                 self.children[name].start()
 
