@@ -31,9 +31,14 @@ LEFT_OUT = ("load-cancellations", "load-complaints", "load-invoices", "load-refu
 SERVICES = ("dispatcher", "tool_proxy", "user_simulator", "judge", "pipelines_runner", "gate")
 
 
-def request(run_id: str, **more: object) -> RunRequest:
+_runs = itertools.count()
+
+
+def request(name: str, **more: object) -> RunRequest:
+    """A run of its own: a test's second try must not be shown the first one's."""
     fields: dict[str, object] = {
-        "run_id": run_id, "suite": "order-support", "agent_id": "good", "baseline": "none",
+        "run_id": f"{name}-{next(_runs)}",
+        "suite": "order-support", "agent_id": "good", "baseline": "none",
         "trials": 1, "seed": 11, "concurrency": 6,
         "scenarios": tuple(
             scenario.scenario_id
@@ -114,21 +119,21 @@ def vars_of(record: Any) -> dict[str, object]:
 def reference(stack: RunningStack) -> dict[str, object]:
     status = stack.run(request("reference"))
     assert status.state == "aggregated"
-    return outcome(stack, "reference")
+    return outcome(stack, status.run_id)
 
 
 def test_a_second_run_with_the_same_seed_is_equal(
     stack: RunningStack, reference: dict[str, object]
 ) -> None:
-    stack.run(request("again"))
-    assert_equal(outcome(stack, "again"), reference)
+    status = stack.run(request("again"))
+    assert_equal(outcome(stack, status.run_id), reference)
 
 
 def test_another_seed_gives_other_trajectories(
     stack: RunningStack, reference: dict[str, object]
 ) -> None:
-    stack.run(request("other-seed", seed=12))
-    assert outcome(stack, "other-seed")["trajectories"] != reference["trajectories"]
+    status = stack.run(request("other-seed", seed=12))
+    assert outcome(stack, status.run_id)["trajectories"] != reference["trajectories"]
 
 
 @pytest.mark.req("D01", "D09")
@@ -141,20 +146,20 @@ def test_more_replicas_give_the_same_run(
         replicated.register_agent("good", stack.agent_urls["good"])
         status = replicated.run(request("replicated"), timeout_s=400)
         assert status.state == "aggregated"
-        assert_equal(outcome(replicated, "replicated"), reference)
+        assert_equal(outcome(replicated, status.run_id), reference)
 
 
 @pytest.mark.parametrize("victim", SERVICES)
 def test_kill_9_in_the_middle_of_a_run_changes_nothing(
     stack: RunningStack, reference: dict[str, object], victim: str
 ) -> None:
-    run_id = f"kill-{victim}"
-    stack.request(request(run_id))
-    with killing(stack, victim, run_id):
-        status = stack.final_status(run_id, timeout_s=400)
+    asked = request(f"kill-{victim}")
+    stack.request(asked)
+    with killing(stack, victim, asked.run_id):
+        status = stack.final_status(asked.run_id, timeout_s=400)
     assert (status.state, status.lost) == ("aggregated", 0)
     assert set(status.reasons) <= {"goal_met", "gave_up"}
-    assert_equal(outcome(stack, run_id), reference)
+    assert_equal(outcome(stack, asked.run_id), reference)
 
 
 class killing:
