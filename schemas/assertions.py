@@ -166,7 +166,11 @@ def _flow_ids(value: Any) -> Any:
 
 
 AnyFlows = Annotated[
-    Flows, BeforeValidator(_flow_ids, json_schema_input_type=Flows | Name | list[Name])
+    Flows,
+    BeforeValidator(
+        _flow_ids,
+        json_schema_input_type=Flows | Name | Annotated[list[Name], Field(min_length=1)],
+    ),
 ]
 Slots = Annotated[tuple[Slot, ...], Field(min_length=1)]
 

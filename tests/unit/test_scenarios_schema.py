@@ -83,6 +83,8 @@ BROKEN: list[tuple[str, Any]] = [
     ("a goal without an end", {"user": {"goals": [{"say": ["x"]}]}}),
     ("two forms of a policy", {"policies": [
         {"id": "p", "never": {"says": "x"}, "at_most": {"call": {"tool": "t"}}}]}),
+    ("an utterance of nothing", {"goals": {"assertions": [{"bot_uttered": {}}]}}),
+    ("flows that are none", {"goals": {"assertions": [{"flow_started": []}]}}),
     ("no form of a policy", {"policies": [{"id": "p"}]}),
     ("a duration that is none", {"conversations": [
         {"after": "soon", "goals": [{"say": ["x"], "done_when": ["y"]}]}]}),
@@ -100,7 +102,7 @@ def test_what_has_the_wrong_shape_is_refused_by_both(broken: dict[str, Any]) -> 
 
 # What the loader alone can tell: see services/cli/lint/schema.py.
 LOADER_ALONE = re.compile(
-    r"regular expression|repeated id|category \S+ needs|not in both|"
+    r"regular expression|repeated id|category \S+ needs|kind \S+ needs|not in both|no canary|"
     r"scenario\.world\.name: expected the field|facts\.[^:]*\.value: expected the field|"
     r"expected text like .* found '(?:[^']*\\n)'"
 )

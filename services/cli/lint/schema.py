@@ -17,6 +17,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
+from schemas.assertions import Utterance
 from schemas.moments import KINDS
 from schemas.policies import FORMS, Within
 from schemas.scenario import ScenarioFile, SuiteFile
@@ -31,6 +32,7 @@ _GIVEN = (
     *((part, "oneOf", KINDS) for part in ("Moment", "Unless")),
     ("Never", "anyOf", KINDS),
     ("Within", "anyOf", tuple(Within.model_fields)),
+    ("Utterance", "anyOf", tuple(Utterance.model_fields)),
 )
 """Models of which exactly one, or at least one, of some fields has to be given."""
 
