@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote as percent_encoded
 
@@ -44,16 +45,23 @@ class Redactor:
                 for _ in range(_JSON_LEVELS):
                     part = json.dumps(part)[1:-1]
                     spellings.add(part)
-        # The longest first, so that no part of a secret is left.
-        longest_first = sorted(spellings, key=lambda one: (-len(one), one))
-        self._secrets = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._spellings = spellings
         self._is_token = is_token
+
+    @cached_property
+    def _secrets(self) -> re.Pattern[str]:
+        # Compiled when one was found: most answers have none, and each turn has a token of its own.
+        # The longest first, so that no part of a secret is left.
+        longest_first = sorted(self._spellings, key=lambda one: (-len(one), one))
+        return re.compile("|".join(map(re.escape, longest_first)))
 
     def text(self, text: str) -> str:
         """The text without secrets."""
         if "gAAAAA" in text:
             text = _TOKEN.sub(lambda m: REDACTED if self._is_token(m[0]) else m[0], text)
-        return self._secrets.sub(REDACTED, text)
+        if any(spelling in text for spelling in self._spellings):
+            text = self._secrets.sub(REDACTED, text)
+        return text
 
     def value(self, value: Any) -> Any:
         """A JSON value without secrets, in keys neither. Nested at most a hundred levels."""
