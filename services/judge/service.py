@@ -19,12 +19,12 @@ from services.runtime.bus.records import Incoming
 from services.runtime.judging import JudgeModelSettings
 from services.runtime.lookup import Lookup
 from services.runtime.metrics import Metrics
-from services.runtime.models import usage_noted
+from services.runtime.model_calls import calls_noted
 from services.runtime.service import Publication, Service
 from services.runtime.sessions import SessionTable
 from services.runtime.settings import Settings
 from services.runtime.telemetry import Telemetry, start_telemetry
-from services.runtime.telemetry_spans import judge_span
+from services.runtime.telemetry_judging import judge_spans
 
 _SUITES = 1000
 
@@ -65,19 +65,17 @@ class Judge:
         """Score the session, or tell the run's coordinator that it was scored."""
         if action == SCORE:
             began_ms = self._service.clock.now_ms()
-            with usage_noted() as usages:
+            with calls_noted(self._service.clock.now_ms) as calls:
                 scored = await self._score(state)
             ended_ms = self._service.clock.now_ms()
             await self._service.publish(Publication(SCORES, state.session_id, scored))
             self._count(scored)
             if (telemetry := self._telemetry) is not None:
                 telemetry.record(
-                    lambda: [
-                        judge_span(
-                            scored, start_ms=began_ms, end_ms=ended_ms, usages=usages,
-                            contents=telemetry.contents,
-                        )
-                    ]
+                    lambda: judge_spans(
+                        scored, start_ms=began_ms, end_ms=ended_ms, calls=calls,
+                        contents=telemetry.contents,
+                    )
                 )  # fmt: skip
         elif state.scored is not None:
             notice = notice_of(state.scored, self._service.clock.now_ms())

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -29,6 +27,7 @@ from tenacity import (
 from schemas.trajectory import Usage
 from services.runtime import metrics as m
 from services.runtime.metrics import Metrics
+from services.runtime.model_calls import noting
 from services.runtime.slots import Slots
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -37,18 +36,6 @@ _GRACE_S = 5.0
 _RETRY_AFTER_MAX_S = 30.0
 """The longest that a provider's Retry-After is heeded; whoever asks has a bound of its own."""
 _backoff = wait_exponential(multiplier=0.5, max=8)
-_noted: ContextVar[list[Usage] | None] = ContextVar("noted", default=None)
-
-
-@contextmanager
-def usage_noted() -> Iterator[list[Usage]]:
-    """What every answer consumes that is asked for in the block, by tasks made in it as well."""
-    usages: list[Usage] = []
-    token = _noted.set(usages)
-    try:
-        yield usages
-    finally:
-        _noted.reset(token)
 
 
 class ModelUnusable(Exception):
@@ -157,12 +144,12 @@ class Model:
                     if attempts > 1:
                         self._metrics.add(m.RETRIES, what="model_call")
                     async with self._slots:
-                        response = await self._call(messages, response_format, seed, temperature)
+                        answer = await self._call(messages, response_format, seed, temperature)
         # What a provider raises is as varied as providers are.
         except Exception as error:
             unusable = ModelUnusable(type(error).__name__, _status(error), attempts)
         else:
-            return self._answer(response)
+            return answer
         # Outside of the handler, so that the provider's exception is not chained.
         raise unusable
 
@@ -171,6 +158,19 @@ class Model:
         self._metrics.add(m.MODEL_CALLS, role=self._role, outcome=outcome)
 
     async def _call(
+        self,
+        messages: list[dict[str, str]],
+        response_format: dict[str, Any],
+        seed: int | None,
+        temperature: float | None,
+    ) -> Answer:
+        with noting(self.settings.model, messages, seed, temperature) as answered:
+            response = await self._response(messages, response_format, seed, temperature)
+            answer = self._answer(response)
+            answered(answer.usage, answer.model)
+        return answer
+
+    async def _response(
         self,
         messages: list[dict[str, str]],
         response_format: dict[str, Any],
@@ -246,8 +246,6 @@ class Model:
         for direction, amount in tokens.items():
             self._metrics.add(m.MODEL_TOKENS, amount, direction=direction, **asked)
         self._metrics.add(m.MODEL_COST, cost, **asked)
-        if (noted := _noted.get()) is not None:
-            noted.append(usage)
         return usage
 
 

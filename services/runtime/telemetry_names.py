@@ -20,12 +20,14 @@ USER = "user"
 TOOL = "tool"
 TRACE = "trace"
 JUDGE = "judge"
-ROLES = (SESSION, TURN, USER, TOOL, TRACE, JUDGE)
+JUDGE_CALL = "judge_call"
+ROLES = (SESSION, TURN, USER, TOOL, TRACE, JUDGE, JUDGE_CALL)
 """The kinds of spans there are: what `windtunnel.span` says."""
 
 INVOKE_WORKFLOW = "invoke_workflow"
 INVOKE_AGENT = "invoke_agent"
 EXECUTE_TOOL = "execute_tool"
+CHAT = "chat"
 EVALUATE = "evaluate"
 """The conventions have an event for evaluations, and no operation."""
 OPERATIONS = {
@@ -34,6 +36,7 @@ OPERATIONS = {
     USER: INVOKE_AGENT,
     TOOL: EXECUTE_TOOL,
     JUDGE: EVALUATE,
+    JUDGE_CALL: CHAT,
 }
 """Values of `gen_ai.operation.name`; a reported trace event is no operation."""
 
@@ -62,8 +65,9 @@ class Attribute:
 
 
 OPERATION = Attribute(
-    "gen_ai.operation.name", "Which kind of operation it is.", (SESSION, TURN, USER, TOOL, JUDGE)
-)
+    "gen_ai.operation.name", "Which kind of operation it is.",
+    (SESSION, TURN, USER, TOOL, JUDGE, JUDGE_CALL),
+)  # fmt: skip
 CONVERSATION_ID = Attribute("gen_ai.conversation.id", "The session's id.")
 WORKFLOW = Attribute("gen_ai.workflow.name", "The scenario's id.", (SESSION,))
 AGENT_ID = Attribute("gen_ai.agent.id", "The registered agent.", (SESSION, TURN))
@@ -75,20 +79,26 @@ TOOL_NAME = Attribute("gen_ai.tool.name", "The tool, as it was called.", (TOOL,)
 TOOL_CALL_ID = Attribute("gen_ai.tool.call.id", "The id of the event that records it.", (TOOL,))
 TOOL_TYPE = Attribute("gen_ai.tool.type", "Always `function`.", (TOOL,))
 REQUEST_MODEL = Attribute(
-    "gen_ai.request.model", "The model that was asked, where ours was.", (USER, TOOL, JUDGE)
-)
-RESPONSE_MODEL = Attribute("gen_ai.response.model", "The model that the agent reports.", (TURN,))
+    "gen_ai.request.model", "The model that was asked, where ours was.",
+    (USER, TOOL, JUDGE, JUDGE_CALL),
+)  # fmt: skip
+RESPONSE_MODEL = Attribute(
+    "gen_ai.response.model", "The model that the agent, or the judge's provider, reports.",
+    (TURN, JUDGE_CALL),
+)  # fmt: skip
 INPUT_TOKENS = Attribute(
     "gen_ai.usage.input_tokens", "Tokens read, where a model is known to have been used.",
-    (TURN, USER, TOOL, JUDGE),
+    (TURN, USER, TOOL, JUDGE, JUDGE_CALL),
 )  # fmt: skip
 OUTPUT_TOKENS = Attribute(
-    "gen_ai.usage.output_tokens", "Tokens written, likewise.", (TURN, USER, TOOL, JUDGE)
-)
+    "gen_ai.usage.output_tokens", "Tokens written, likewise.",
+    (TURN, USER, TOOL, JUDGE, JUDGE_CALL),
+)  # fmt: skip
 ERROR_TYPE = Attribute(
     "error.type",
-    "What went wrong: the code of a turn's or tool call's error, or why a session is invalid.",
-    (SESSION, TURN, USER, TOOL),
+    "What went wrong: the code of a turn's or tool call's error, why a session is invalid, what a "
+    "call of the judge's model raised.",
+    (SESSION, TURN, USER, TOOL, JUDGE_CALL),
 )
 EVALUATION_NAME = Attribute("gen_ai.evaluation.name", "Event: the dimension.", (JUDGE,))
 EVALUATION_VALUE = Attribute("gen_ai.evaluation.score.value", "Event: its value.", (JUDGE,))
@@ -143,7 +153,9 @@ OUTCOME = Attribute(
 )
 ENDING = Attribute("windtunnel.user.ending", "What the user ended with this turn.", (USER,))
 ACT = Attribute("windtunnel.user.tool", "The tool of its own that the user uses.", (USER,))
-COST = Attribute("windtunnel.cost_usd", "US dollars, where known.", (TURN, USER, TOOL, JUDGE))
+COST = Attribute(
+    "windtunnel.cost_usd", "US dollars, where known.", (TURN, USER, TOOL, JUDGE, JUDGE_CALL)
+)
 REQUESTOR = Attribute("windtunnel.tool.requestor", "`agent` or `user`.", (TOOL,))
 SOURCE = Attribute(
     "windtunnel.tool.source",

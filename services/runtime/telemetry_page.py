@@ -36,13 +36,14 @@ switches anything on.
     │       ├── execute_tool TOOL            a tool call through the proxy
     │       └── report TYPE                  a trace event that it posted
     └── evaluate SCENARIO                    the judge, after the session; an event per dimension
+        └── chat MODEL                       a call of the judge's model, a repeated one too
 
 A tool of the user's own hangs under the user simulator's span. Trace and span ids are hashes of the
-session's id and of the id of the event that the span belongs to: whatever is replayed after a
-restart is exported again under the same ids, and which replica does it makes no difference. Times
-are those of the trajectory, in milliseconds. The resource says who exports: `service.name`
-(`windtunnel-dispatcher`, `-tool-proxy`, `-user-simulator`, `-judge`), `service.version` and
-`service.instance.id`.
+session's id and of the id of the event that the span belongs to (for a call of the judge's model,
+also of what was asked): whatever is replayed after a restart is exported again under the same ids,
+and which replica does it makes no difference. Times are those of the trajectory, in milliseconds.
+The resource says who exports: `service.name` (`windtunnel-dispatcher`, `-tool-proxy`,
+`-user-simulator`, `-judge`), `service.version` and `service.instance.id`.
 
 ## The agent's side
 

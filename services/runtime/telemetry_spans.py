@@ -1,20 +1,18 @@
-"""From events and scores to spans. Pure: the same event makes the same span, whoever reads it."""
+"""From events to spans. Pure: the same event makes the same span, whoever reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from schemas.scores import DimensionScore, SessionScored
 from schemas.trajectory import USER as BY_USER
-from schemas.trajectory import EndReason, SessionStarted, TrajectoryEvent, Usage
+from schemas.trajectory import EndReason, SessionStarted, TrajectoryEvent
 from services.runtime import telemetry_names as n
+from services.runtime.telemetry_attributes import asked, common, of_event, used
 from services.runtime.telemetry_context import (
     session_event,
     span_id,
     trace_id,
     turn_event,
 )
-from services.runtime.telemetry_span import Span, SpanEvent, Value, known, message
+from services.runtime.telemetry_span import Span, known, message
 
 USER_SIMULATOR = "user_simulator"
 UNANSWERED = "unanswered"
@@ -36,7 +34,7 @@ def session_span(
         start_ms=started_at_ms,
         end_ms=ended.at_ms,
         attributes=known(
-            *_common(n.SESSION, ended.run_id, session_event(ended.session_id)),
+            *common(n.SESSION, ended.run_id, session_event(ended.session_id)),
             (n.WORKFLOW, started.scenario_id),
             (n.AGENT_ID, started.agent_id),
             (n.AGENT_NAME, agent_name),
@@ -80,13 +78,13 @@ def turn_span(
         start_ms=max(event.at_ms - turn.latency_ms, 0),
         end_ms=event.at_ms,
         attributes=known(
-            *_of_event(n.TURN, event),
+            *of_event(n.TURN, event),
             (n.AGENT_ID, agent_id),
             (n.AGENT_NAME, agent_name),
             (n.OUTCOME, turn.outcome),
             (n.ERROR_TYPE, error),
             *told,
-            *_used(turn.usage),
+            *used(turn.usage),
             *said,
         ),
         error=error,
@@ -110,7 +108,7 @@ def unanswered_span(
         start_ms=since_ms,
         end_ms=ended.at_ms,
         attributes=known(
-            *_common(n.TURN, ended.run_id, event_id),
+            *common(n.TURN, ended.run_id, event_id),
             (n.CONVERSATION, ended.conversation),
             (n.TURN_NUMBER, turn),
             (n.AGENT_ID, agent_id),
@@ -139,12 +137,12 @@ def user_span(event: TrajectoryEvent, *, contents: bool = False) -> Span:
         start_ms=max(event.at_ms - body.latency_ms, 0),
         end_ms=event.at_ms,
         attributes=known(
-            *_of_event(n.USER, event),
+            *of_event(n.USER, event),
             (n.AGENT_NAME, USER_SIMULATOR),
             (n.ENDING, turn.ending if turn is not None else None),
             (n.ACT, acted.tool if acted is not None else None),
             (n.ERROR_TYPE, error),
-            *_asked(body.usage),
+            *asked(body.usage),
             (n.OUTPUT_MESSAGES, message("assistant", said) if said else None),
         ),
         error=error,
@@ -184,7 +182,7 @@ def tool_span(
         start_ms=start_ms,
         end_ms=start_ms + called.latency_ms,
         attributes=known(
-            *_of_event(n.TOOL, event),
+            *of_event(n.TOOL, event),
             (n.TOOL_NAME, called.tool),
             (n.TOOL_CALL_ID, event.event_id),
             (n.TOOL_TYPE, "function"),
@@ -194,7 +192,7 @@ def tool_span(
             (n.INJECTION_RULE, injection.rule_id if injection is not None else None),
             (n.ACTOR, called.actor),
             (n.ERROR_TYPE, error),
-            *_asked(called.usage),
+            *asked(called.usage),
             (n.TOOL_ARGUMENTS, called.arguments if contents else None),
             (n.TOOL_RESULT, called.response if contents else None),
         ),
@@ -217,55 +215,9 @@ def trace_span(event: TrajectoryEvent, parent: int | None = None) -> Span:
         start_ms=event.at_ms,
         end_ms=event.at_ms,
         attributes=known(
-            *_of_event(n.TRACE, event), (n.TRACE_TYPE, trace.type), (n.ACTOR, trace.actor)
+            *of_event(n.TRACE, event), (n.TRACE_TYPE, trace.type), (n.ACTOR, trace.actor)
         ),
         parent_is_remote=remote,
-    )
-
-
-def judge_span(
-    scored: SessionScored,
-    *,
-    start_ms: int,
-    end_ms: int,
-    usages: Iterable[Usage] = (),
-    contents: bool = False,
-) -> Span:
-    """The judging of a session, with an event for each dimension. `usages`: of its model calls."""
-    event_id = f"{scored.session_id}:score"
-    return Span(
-        name=f"{n.EVALUATE} {scored.scenario_id}",
-        trace_id=trace_id(scored.session_id),
-        span_id=span_id(event_id),
-        parent_id=span_id(session_event(scored.session_id)),
-        start_ms=start_ms,
-        end_ms=end_ms,
-        attributes=known(
-            *_common(n.JUDGE, scored.run_id, event_id),
-            (n.AGENT_NAME, n.JUDGE),
-            (n.SCENARIO, scored.scenario_id),
-            (n.CATEGORY, scored.category),
-            (n.TRIAL, scored.trial),
-            (n.ATTEMPT, scored.attempt),
-            (n.END_REASON, scored.end_reason),
-            (n.VALID, scored.valid),
-            (n.PASSED, scored.passed),
-            *_asked(_together(usages)),
-        ),
-        events=tuple(
-            SpanEvent(n.EVALUATION_EVENT, end_ms, _evaluation(score, contents))
-            for score in scored.dimensions
-        ),
-    )
-
-
-def _evaluation(score: DimensionScore, contents: bool) -> Mapping[str, Value]:
-    label = score.status if score.passed is None else "pass" if score.passed else "fail"
-    return known(
-        (n.EVALUATION_NAME, score.dimension),
-        (n.EVALUATION_VALUE, score.value),
-        (n.EVALUATION_LABEL, label),
-        (n.EVALUATION_EXPLANATION, score.reason if contents else None),
     )
 
 
@@ -274,51 +226,3 @@ def _parent_of(event: TrajectoryEvent, own: int, parent: int | None) -> tuple[in
     if parent is None or parent == own:
         return span_id(turn_event(event.session_id, event.turn)), False
     return parent, True
-
-
-def _of_event(kind: str, event: TrajectoryEvent) -> list[tuple[n.Attribute, Value | None]]:
-    return [
-        *_common(kind, event.run_id, event.event_id),
-        (n.CONVERSATION, event.conversation),
-        (n.TURN_NUMBER, event.turn),
-    ]
-
-
-def _common(kind: str, run_id: str, event_id: str) -> list[tuple[n.Attribute, Value | None]]:
-    session_id, _, step = event_id.rpartition(":")
-    return [
-        (n.KIND, kind),
-        (n.OPERATION, n.OPERATIONS.get(kind)),
-        (n.CONVERSATION_ID, session_id),
-        (n.RUN_ID, run_id),
-        (n.EVENT, step),
-    ]
-
-
-def _asked(usage: Usage | None) -> list[tuple[n.Attribute, Value | None]]:
-    """What a model of ours consumed."""
-    if usage is None or not usage.model:
-        return []
-    return [(n.REQUEST_MODEL, usage.model), *_used(usage)]
-
-
-def _used(usage: Usage | None) -> list[tuple[n.Attribute, Value | None]]:
-    if usage is None:
-        return []
-    return [
-        (n.INPUT_TOKENS, usage.input_tokens),
-        (n.OUTPUT_TOKENS, usage.output_tokens),
-        (n.COST, usage.cost_usd or None),
-    ]
-
-
-def _together(usages: Iterable[Usage]) -> Usage | None:
-    each = tuple(usages)
-    if not each:
-        return None
-    return Usage(
-        model=each[0].model,
-        input_tokens=sum(usage.input_tokens for usage in each),
-        output_tokens=sum(usage.output_tokens for usage in each),
-        cost_usd=sum(usage.cost_usd for usage in each),
-    )

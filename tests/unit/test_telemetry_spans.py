@@ -33,12 +33,13 @@ from services.runtime import telemetry_names as n
 from services.runtime.bus.handler import PartitionSpan
 from services.runtime.bus.records import Incoming, Partition
 from services.runtime.metrics import Metrics
+from services.runtime.model_calls import ModelCall
 from services.runtime.sessions import SessionTable
 from services.runtime.telemetry_context import span_id, trace_id
+from services.runtime.telemetry_judging import judge_spans
 from services.runtime.telemetry_page import page
 from services.runtime.telemetry_span import MAX_CONTENT, MAX_TEXT, Span
 from services.runtime.telemetry_spans import (
-    judge_span,
     tool_span,
     trace_span,
     turn_span,
@@ -56,6 +57,11 @@ SAID = "canary-of-what-was-said"
 ID = "run-1/case/0"
 PARENT = 77
 MODEL = Usage(model="provider/model", input_tokens=7, output_tokens=3, cost_usd=0.5)
+CALLS = (
+    ModelCall("asked", MODEL.model, 20, 21, error="RateLimitError"),
+    ModelCall("asked", MODEL.model, 22, 23, usage=MODEL, answered_by="model-2026"),
+    ModelCall("asked else", MODEL.model, 22, 25, usage=MODEL, answered_by="model-2026"),
+)
 AGENT = AgentRegistration(agent_id="agent", name="order-support", endpoint="http://a")
 SCORED = SessionScored(
     run_id="run-1", session_id=ID, scenario_id="case", category="happy", trial=0,
@@ -116,9 +122,7 @@ def everything(*, contents: bool = False) -> list[Span]:
             spans.append(tool_span(one, contents=contents))
         if one.trace is not None:
             spans.append(trace_span(one))
-    spans.append(
-        judge_span(SCORED, start_ms=20, end_ms=25, usages=[MODEL, MODEL], contents=contents)
-    )
+    spans += judge_spans(SCORED, start_ms=20, end_ms=25, calls=CALLS, contents=contents)
     return spans
 
 
@@ -130,7 +134,7 @@ def test_a_session_is_one_tree() -> None:
     spans = everything()
     assert {span.trace_id for span in spans} == {trace_id(ID)}
     ids = [span.span_id for span in spans]
-    assert len(set(ids)) == len(ids) == 10
+    assert len(set(ids)) == len(ids) == 13
     assert [span.name for span in spans if span.parent_id is None] == ["invoke_workflow case"]
     assert {span.parent_id for span in spans} - {None} <= set(ids)
     parents = {span.name: next((p for p in spans if p.span_id == span.parent_id), None)
@@ -143,6 +147,7 @@ def test_a_session_is_one_tree() -> None:
         "execute_tool": "invoke_agent order-support",
         "report plan": "invoke_agent order-support",
         "evaluate case": "invoke_workflow case",
+        "chat provider/model": "evaluate case",
     }
 
 
