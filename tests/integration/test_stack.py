@@ -189,6 +189,19 @@ def test_while_a_service_is_started_again_its_callers_wait(up: Up) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "token_invalid")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address")
+def test_services_listen_where_they_are_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDTUNNEL_HTTP_HOST", "0.0.0.0")
+    running = start(tmp_path)
+    try:
+        elsewhere = running.endpoints["tool_proxy-0"].replace("127.0.0.1", "127.0.0.2")
+        assert httpx.get(f"{elsewhere}/healthz").text == "ok\n"
+    finally:
+        finish(running.process)
+
+
 def test_stopping_leaves_no_process_and_no_lock(tmp_path: Path) -> None:
     running = start(tmp_path)
     assert (tmp_path / ".windtunnel" / "stack.json").exists()

@@ -244,6 +244,7 @@ class Stack:
         self.children[STORE].start()
 
     def _start_services(self, *, with_store: bool) -> None:
+        host = load_settings(Settings, self.environ).http_host
         for kind in SERVICES:
             if kind.needs_store != with_store:
                 continue
@@ -252,7 +253,7 @@ class Stack:
                 port = self._ports.take(name)
                 # Held here, so that while a service is started again its callers wait instead of
                 # being refused: an agent's tool call is not to fail because the proxy did.
-                sock = listening("127.0.0.1", port)
+                sock = listening(host, port)
                 self._listening.append(sock)
                 environ = {
                     **without_private(self.environ, kind.private),
