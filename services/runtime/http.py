@@ -62,7 +62,6 @@ def inherited(descriptor: int) -> socket.socket:
     """
     try:
         sock = socket.socket(fileno=descriptor, proto=socket.IPPROTO_TCP)
-        sock.getsockname()
     except OSError as error:
         raise ConfigurationError(
             f"WINDTUNNEL_HTTP_FD: {descriptor} is not a listening socket: {error.strerror}; "

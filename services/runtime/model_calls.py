@@ -59,18 +59,17 @@ def noting(model: str, *request: object) -> Iterator[Answered]:
     What is yielded takes the usage and the model's name of the answer.
     """
     notes = _notes.get()
-    if notes is None:
-        yield lambda usage, name: None
-        return
     answers: list[tuple[Usage, str]] = []
     error = ""
-    started_ms = notes.now_ms()
+    started_ms = notes.now_ms() if notes is not None else 0
     try:
         yield lambda usage, name: answers.append((usage, name))
     except BaseException as raised:
         error = type(raised).__name__
         raise
     finally:
-        usage, name = answers[0] if answers else (None, "")
-        key = digest("model call", model, *request, size=8).hex()
-        notes.calls.append(ModelCall(key, model, started_ms, notes.now_ms(), usage, name, error))
+        if notes is not None:
+            usage, name = answers[0] if answers else (None, "")
+            key = digest("model call", model, *request, size=8).hex()
+            call = ModelCall(key, model, started_ms, notes.now_ms(), usage, name, error)
+            notes.calls.append(call)

@@ -164,41 +164,31 @@ class Model:
         seed: int | None,
         temperature: float | None,
     ) -> Answer:
-        with noting(self.settings.model, messages, seed, temperature) as answered:
-            response = await self._response(messages, response_format, seed, temperature)
+        settings = self.settings
+        with noting(settings.model, messages, seed, temperature) as answered:
+            try:
+                # The provider's own timeout is per read; this one holds for the whole call.
+                async with asyncio.timeout(settings.timeout_s + _GRACE_S):
+                    response = await self._litellm.acompletion(
+                        model=settings.model,
+                        messages=messages,
+                        response_format=response_format,
+                        temperature=settings.temperature if temperature is None else temperature,
+                        max_tokens=settings.max_tokens,
+                        seed=seed if self._takes_seeds else None,
+                        timeout=settings.timeout_s,
+                        api_base=settings.api_base or None,
+                        api_key=settings.api_key.get_secret_value() or None,
+                        drop_params=settings.drop_unsupported,
+                        max_retries=0,  # tenacity does it
+                    )
+            except Exception as error:
+                self._called("retry" if _may_pass(error) else "error")
+                raise
+            self._called("ok")
             answer = self._answer(response)
             answered(answer.usage, answer.model)
         return answer
-
-    async def _response(
-        self,
-        messages: list[dict[str, str]],
-        response_format: dict[str, Any],
-        seed: int | None,
-        temperature: float | None,
-    ) -> Any:
-        settings = self.settings
-        try:
-            # The provider's own timeout is per read; this one holds for the whole call.
-            async with asyncio.timeout(settings.timeout_s + _GRACE_S):
-                response = await self._litellm.acompletion(
-                    model=settings.model,
-                    messages=messages,
-                    response_format=response_format,
-                    temperature=settings.temperature if temperature is None else temperature,
-                    max_tokens=settings.max_tokens,
-                    seed=seed if self._takes_seeds else None,
-                    timeout=settings.timeout_s,
-                    api_base=settings.api_base or None,
-                    api_key=settings.api_key.get_secret_value() or None,
-                    drop_params=settings.drop_unsupported,
-                    max_retries=0,  # tenacity does it
-                )
-        except Exception as error:
-            self._called("retry" if _may_pass(error) else "error")
-            raise
-        self._called("ok")
-        return response
 
     @cached_property
     def _takes_seeds(self) -> bool:
