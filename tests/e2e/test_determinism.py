@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from schemas.gate import GateStatus
 from schemas.runs import RunRequest, RunStatus
 from schemas.scores import RunAggregates
+from tests.support.equality import assert_equal
 from tests.support.running_stack import (
     DEMO_SUITE,
     RunningStack,
@@ -29,8 +28,6 @@ pytestmark = pytest.mark.timeout(600)
 # Every category, and of the load scenarios one: enough to go wrong, and quick on two cores.
 LEFT_OUT = ("load-cancellations", "load-complaints", "load-invoices", "load-refunds")
 SERVICES = ("dispatcher", "tool_proxy", "user_simulator", "judge", "pipelines_runner", "gate")
-
-
 _runs = itertools.count()
 
 
@@ -84,35 +81,6 @@ def comparable_verdict(verdict: GateStatus) -> GateStatus:
         replace(one, examples=()) for one in verdict.diff if one.dimension != "agent_latency_ms"
     )
     return replace(verdict, run_id="", at_ms=0, diff=diff)
-
-
-def assert_equal(one: dict[str, object], other: dict[str, object]) -> None:
-    """Fails with the first few places that differ: whole trajectories are too long to read."""
-    found = list(itertools.islice(differences(one, other), 5))
-    if found:
-        pytest.fail("the runs differ:\n" + "\n".join(found), pytrace=False)
-
-
-def differences(one: object, other: object, place: str = "") -> Iterator[str]:
-    if one == other:
-        return
-    if type(one) is type(other) and is_dataclass(one) and is_dataclass(other):
-        one, other = vars_of(one), vars_of(other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in sorted(one.keys() | other.keys(), key=str):
-            yield from differences(one.get(key), other.get(key), f"{place}/{key}")
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        for number, (first, second) in enumerate(itertools.zip_longest(one, other)):
-            yield from differences(first, second, f"{place}[{number}]")
-    else:
-        texts = str(one), str(other)
-        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
-        start = max(0, sum(1 for _ in alike) - 80)
-        yield f"{place}: " + " != ".join(text[start : start + 300] for text in texts)
-
-
-def vars_of(record: Any) -> dict[str, object]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from services.runtime import telemetry_names as n
 from services.runtime.service import Publication
 from services.runtime.telemetry_context import span_id, trace_id
 from services.runtime.telemetry_spans import USER_SIMULATOR
-from tests.e2e.test_determinism import assert_equal
+from tests.support.equality import assert_equal
 from tests.support.http_server import serve
 from tests.support.running_stack import (
     AGENT_TOKEN,
