@@ -41,9 +41,9 @@ switches anything on.
 A tool of the user's own hangs under the user simulator's span. Trace and span ids are hashes of the
 session's id and of the id of the event that the span belongs to (for a call of the judge's model,
 also of what was asked): whatever is replayed after a restart is exported again under the same ids,
-and which replica does it makes no difference. Times are those of the trajectory, in milliseconds.
-The resource says who exports: `service.name` (`windtunnel-dispatcher`, `-tool-proxy`,
-`-user-simulator`, `-judge`), `service.version` and `service.instance.id`.
+and which replica does it makes no difference. Times are those of the trajectory and of the judging,
+in milliseconds. The resource says who exports: `service.name` (`windtunnel-dispatcher`,
+`-tool-proxy`, `-user-simulator`, `-judge`), `service.version` and `service.instance.id`.
 
 ## The agent's side
 

@@ -102,7 +102,8 @@ def test_what_has_the_wrong_shape_is_refused_by_both(broken: dict[str, Any]) -> 
 
 # What the loader alone can tell: see services/cli/lint/schema.py.
 LOADER_ALONE = re.compile(
-    r"regular expression|repeated id|category \S+ needs|kind \S+ needs|not in both|no canary|"
+    r"regular expression|repeated id|category \S+ needs|kind \S+ needs|not in both|"
+    r"there is no canary|"
     r"scenario\.world\.name: expected the field|facts\.[^:]*\.value: expected the field|"
     r"expected text like .* found '(?:[^']*\\n)'"
 )

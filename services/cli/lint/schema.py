@@ -2,7 +2,8 @@
 
 A schema refuses what the loader refuses for its shape: unknown and missing fields, types, ranges,
 names, JSON pointers. It leaves to the loader what no shape shows: regular expressions, repeated
-ids, and fields that do not go together. In two places it differs on purpose:
+ids, canaries that are not named, and fields that do not go together. In two places it differs on
+purpose:
 
 - a file of a suite is read over the suite's `defaults`, so a field that defaults may give is not
   required: only `name` and what belongs to entries of lists is;
